@@ -235,7 +235,8 @@ def _scores_of(
 
 
 def _score_row(score: AgainstBaseline, file: str, is_compared: bool) -> dict[str, Cell]:
-    metric, _, tasks = score.metric.partition(" of ")  # of a mean over tasks
+    # Of a mean over tasks, such as "mean nDCG@10 of 15 tasks".
+    metric, _, tasks = score.metric.partition(" of ")
     over = f"of {tasks}" if tasks else ""
     row = {
         "task": Cell(short_task(score.task), id=task_anchor(score.task)),
@@ -253,6 +254,7 @@ def _score_row(score: AgainstBaseline, file: str, is_compared: bool) -> dict[str
 
 
 def _intervals_sentence(scores: Sequence[AgainstBaseline]) -> str:
+    # The name of each method; empty for a mean, whose interval is combined from those of tasks.
     methods = [score.score.interval for score in scores if score.score.low is not None]
     sources = []
     if any(methods):
@@ -267,6 +269,7 @@ def _intervals_sentence(scores: Sequence[AgainstBaseline]) -> str:
 
 def _difference_cell(score: AgainstBaseline) -> Cell:
     """Return the cell of a difference, with its interval or why there is none."""
+    # The detail is replaced by the interval, if there is one.
     cell = table.number(
         score.difference,
         "+.3f",
@@ -281,6 +284,7 @@ def _difference_cell(score: AgainstBaseline) -> Cell:
 
 def _method(scores: Sequence[AgainstBaseline]) -> str:
     """Name the test of differences and its correction, which may depend on the task."""
+    # Keys of a dict are unique, and keep their order.
     corrections: dict[str, None] = {}
     for score in scores:
         is_tested = score.difference is not None and score.family > 1
@@ -292,6 +296,7 @@ def _method(scores: Sequence[AgainstBaseline]) -> str:
         f"{TEST}, corrected by {' or '.join(corrections)} over all pairs of the models with scores "
         "on the task, whose number is below p"
     )
+    # The correction has a condition where the smallest sample is small.
     corrected = [score.score.n for score in scores if score.correction != "none"]
     return words + skewness_condition(min(corrected, default=0))
 
@@ -310,6 +315,7 @@ def terminal_table(
             "score": number_text(score.score.value),
             "95 % interval": interval_text(table.number(score.score).interval, sign=False),
             "Δ": Cell(number_text(score.difference, sign=True), strong=score.significant),
+            # The baseline, or why there is none.
             "to": score.reference or score.why,
             "n": f"{score.score.n} {score.unit}",
             "record": "reused" if score.task in reused else "new",
@@ -386,6 +392,7 @@ def _counted(scores: Sequence[AgainstBaseline]) -> str:
     if not others:
         return _one_task(first)
     clear = [score for score in scores if score.significant]
+    # Without a significant difference, the largest of all is named.
     largest = max(clear or scores, key=lambda score: abs(score.difference or 0.0))
     effect = f"(the largest, on {short_task(largest.task)}: {_effect(largest)})"
     compared = f"Of {len(scores)} tasks compared with {first.reference}, "
@@ -412,6 +419,7 @@ def _alone(scores: Sequence[AgainstBaseline], *, summed_up: bool) -> str:
             f"{first.model} has scores on {len(scores)} tasks, and no mean over a whole benchmark."
         )
     reasons = Counter(score.why for score in scores)
+    # The count of a single reason would repeat the number of tasks.
     words = list(reasons)
     if len(reasons) > 1:
         words = [f"{count}: {reason}" for reason, count in reasons.items()]
@@ -427,8 +435,10 @@ def _advised(scores: Sequence[AgainstBaseline]) -> str:
     if not scores:
         return ""
     has_search = any(score.type in ("Retrieval", "Reranking") for score in scores)
+    # A model without a record of any task is missing on the first one, too.
     for name in scores[0].missing:
         has_run = any(name not in score.missing for score in scores)
+        # A model that only searches, such as BM25, has no scores on other types of tasks.
         is_suited = has_search or not find_source(name).kind.searches
         if is_suited and not has_run and name != scores[0].model:
             return name

@@ -137,6 +137,7 @@ class Explorer(Answer):
         }
         frame = pd.DataFrame(columns, index=pd.Index(self.matrix.queries, name="query"))
         frame["difference"] = frame[first] - frame[second]
+        # By size, gains and losses alike.
         return frame.sort_values("difference", key=lambda column: -column.abs(), kind="stable")
 
     def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
@@ -276,6 +277,7 @@ class ExplorerPlot:
         matrix, models = explorer.matrix, explorer.models
         scores = {}
         for model in models:
+            # Five digits, for a smaller page.
             scores[model] = [round(float(score), 5) for score in matrix.column(model)]
         details = query_details(
             different_queries(matrix, models, most=_MOST_QUERIES),
@@ -352,6 +354,7 @@ def query_details(
             text = texts.text(query)[:_LONGEST_QUERY]
         details[query] = _query_detail(text, rankings, grades)
         documents_with_text = [*_first_ranked(rankings), *_best_judged(grades)[:_SHOWN]]
+        # Each document once, in this order.
         names_of_documents[query] = dict.fromkeys(documents_with_text)
     documents: Mapping[str, Mapping[str, DocumentText]] = {}
     if texts:

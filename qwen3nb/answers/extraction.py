@@ -41,6 +41,7 @@ class ExtractedModel(Answer, Extraction):
         if check.max_difference <= MAX_DIFFERENCE:
             verb = "computes"
         direction = "causally: the last token does not move the first state"
+        # The leak is how far the first state moves when only the last token changes.
         if check.leak > 0:
             direction = f"bidirectionally: the last token moves the first state by {check.leak:.2g}"
         sentences = [
@@ -214,7 +215,7 @@ def training_checkpoints(
     if last is None and best is None:
         return Checkpoints(folders, (), name)
     check_choice("better", better, ("auto", "higher", "lower"))
-    lower_is_better = None
+    lower_is_better = None  # the name of the metric decides
     if better != "auto":
         lower_is_better = better == "lower"
     selection = select_checkpoints(

@@ -87,12 +87,15 @@ class Interference(Answer):
         if self.worst is None:
             return "The cost of joint training is unknown"
         estimate = self.worst.overall
+        # One seed says nothing about other trainings.
         if estimate.interval is None or len(estimate.seeds) == 1:
             return _NO_COST_SHOWN
+        # TIR: the share of the specialist's score that joint training loses.
         low, high = estimate.interval
         if low > 0:
             cost = _percent(estimate.tir, sign=False, digits=1)
             return f"Joint training costs {cost} % of the specialist's score"
+        # Even the upper end is below what the gate takes for interference.
         if high < self.comparisons.gate.fail_below:
             return "Joint training costs nothing measurable"
         return _NO_COST_SHOWN
@@ -208,6 +211,7 @@ class Interference(Answer):
         for row, estimate in enumerate(estimates.values()):
             _draw_row(axis, row, estimate)
         name_rows(axis, list(estimates))
+        # The lower limit is the larger one, so that the first row is on top.
         axis.set_ylim(len(estimates) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
         axis.set_xlabel("TIR in %")
@@ -218,6 +222,7 @@ class Interference(Answer):
         """Shade the bands of the gate, over a range that includes all seeds."""
         fail_end = 100 * self.comparisons.gate.fail_below
         pass_start = 100 * self.comparisons.gate.pass_at
+        # The axis shows 0, the three bands and every seed, with half as much room on both sides.
         points = [0.0, 2 * pass_start]
         for estimate in estimates:
             points += [100 * tir for tir in estimate.defined_tirs]
@@ -261,6 +266,7 @@ class Interference(Answer):
                 rows += [("note", f"{estimate.name}: {note}") for note in estimate.notes]
         rows += [("missing", line) for line in self.comparisons.missing]
         rows += [("check", line) for line in self.flags]
+        # Several estimates may have the same note; a dict has each row once, in order.
         unique_rows = dict.fromkeys(rows)
         return Table.of(
             unique_rows,
@@ -311,7 +317,7 @@ class Interference(Answer):
         Losses and gradient conflicts are read from the trainings in ``outputs``.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        all_trainings = trainings([], outputs=outputs)
+        all_trainings = trainings([], outputs=outputs)  # without records, only what the logs have
         text = self.to_markdown()
         figure_files = []
         for figure in (
@@ -381,6 +387,7 @@ def interference(
         folders = find_outputs(paths.runs())
         collection = collect(folders, records)
         folders = [*folders, paths.results()]
+        # Our folders also have records of other models, whose anomalies are of no concern here.
         flags = _flags_of_adapters(collection)
     adapter_scores = [score for score in collection.scores if _is_of_adapter(score)]
     scores = with_clusters(adapter_scores, collection.scores)
@@ -462,6 +469,7 @@ def _draw_row(axis: Axes, row: int, estimate: Estimate) -> None:
         interval = (100 * low, 100 * high)
     draw_estimate(axis, row, 100 * (estimate.tir or 0.0), interval, color=color, marker="D")
     tirs = [100 * tir for tir in estimate.defined_tirs]
+    # Rings, one per seed.
     axis.plot(tirs, [row] * len(tirs), "o", mfc="none", mec=color, markersize=4)
 
 
@@ -573,7 +581,7 @@ def _difference_row(difference: ConfigurationDifference) -> dict[str, object]:
     change = number(
         difference.difference, "+.3f", interval=difference.interval, detail="no interval"
     )
-    uncorrected = difference.undefined
+    uncorrected = difference.undefined  # why there is no p-value
     if difference.p_value is not None:
         uncorrected = f"raw {p_value_text(difference.p_value)}"
     is_significant = significant(difference.corrected, difference.interval)
@@ -620,7 +628,7 @@ def _draw_configurations(cells: Sequence[_Scores], width: float) -> MplFigure:
     figure, axes, left_axes = panels(len(columns), width, height=height, sharey=True)
     colors = model_colors(sorted(systems))
     for axis, column in zip(axes, columns, strict=True):
-        for cell in reversed(cells):
+        for cell in reversed(cells):  # from the lowest row to the highest
             if cell.column == column:
                 _draw_bar(axis, systems.index(cell.system), cell, color=colors[cell.system])
         axis.set_title(plain(f"{short_task(column.task)} ({column.kind})"))

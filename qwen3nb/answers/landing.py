@@ -237,7 +237,8 @@ def findings(
         _finding_on_extraction(comparison, records),
     ):
         if finding is not None:
-            run = finding.page  # so far, the id of a run
+            # Up to here, `page` holds the id of the run.
+            run = finding.page
             page_of_run = pages.get(run, "")
             all_findings.append(replace(finding, page=page_of_run))
     return all_findings
@@ -279,7 +280,7 @@ def _courses(records: Sequence[Result]) -> list[_Course]:
     tasks = list(dict.fromkeys(record.task.key for record in records))
     courses = []
     for trajectory in trajectories(records, tasks=tasks):
-        for record_of_step in trajectory.records.values():
+        for record_of_step in trajectory.records.values():  # one per seed
             first_step = min(record_of_step)
             later_records = [record for step, record in record_of_step.items() if step > first_step]
             if later_records:

@@ -132,6 +132,7 @@ class Lead:
             return f"{text}, over {self.queries}; no other model can be compared with it."
         lead = self.leads[0]
         text += f", {_lead_text(lead)}"
+        # The next best model is shown to be behind; others further down may not be.
         if certain_lead is lead:
             text += f", a difference that these {self.queries} show."
             if possibly_equal:
@@ -171,8 +172,9 @@ def find_lead(comparison: Comparison, *, task: str) -> Lead | None:
     lead_over: dict[str, PairedDifference] = {}
     unpaired = 0
     if on_task is not None:
+        # Stored as other - best; reversed, it is the lead of the best.
         lead_over = {pair.first: pair.reversed() for pair in on_task.against(name)}
-        unpaired = len(on_task.unranked)
+        unpaired = len(on_task.unranked)  # models that lack a task of the mean
     leads = []
     for record in by_score[1:]:
         lead = lead_over.get(comparison.name(record))
@@ -257,7 +259,8 @@ class Leaderboard(Answer):
         if self.grid.columns:
             scores = _means_table(self.grid, self.tier, {})
         else:
-            near_best: dict[str, Iterable[str]] = dict.fromkeys(self.tasks, ())  # without marks
+            # Names the columns; no model is marked.
+            near_best: dict[str, Iterable[str]] = dict.fromkeys(self.tasks, ())
             scores = _scores_table(self.grid, near_best, {})
         best_scores = replace(scores, rows=scores.rows[:MOST_MODELS])
         title = scores.caption.removesuffix(".")
@@ -284,6 +287,7 @@ class Leaderboard(Answer):
 
     def headline_table(self, *, most: int | None = None) -> Table:
         """The scores of the landing page: the means, or `task`, of at most the ``most`` best."""
+        # A tier without benchmarks has no means: the task with most models stands for it.
         board = self
         if not TIERS[self.tier].benchmarks:
             task = busiest_task(self.results, TIERS[self.tier].task_keys)
@@ -324,6 +328,7 @@ class Leaderboard(Answer):
         """
         if not TIERS[self.tier].benchmarks:
             return None
+        # All tasks of the tier, also if some are selected for the other tables.
         models = replace(self, keys=()).grid
         tables = []
         has_means_by_type = not all(_is_of_benchmark(column) for column in models.columns)
@@ -440,6 +445,7 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
 
 def _scores_table(models: "_Grid", near_best: Mapping[str, Iterable[str]], links: Links) -> Table:
     """Return a row per model and a column per task, with marks on models near the best."""
+    # The keys of `near_best` are the tasks, in the order of the columns.
     heads = ["model", *[_task_head(task, models.on(task)) for task in near_best]]
     rows = []
     records: list[Result] = []
@@ -481,11 +487,13 @@ def _near_best(records: Iterable[Result], comparison: Comparison) -> set[str]:
 
     Includes only models that can be paired with the best.
     """
+    # Only means over queries are compared query by query; a correlation has no such scores.
     means = [
         record for record in records if record.main.how == "mean" and record.main.value is not None
     ]
     if not means:
         return set()
+    # No value is None here; the 0.0 is for the type.
     best = max(means, key=lambda record: record.main.value or 0.0)
     identities = set()
     for record in means:
@@ -718,6 +726,7 @@ def _benchmark_task_cell(
         return number(score, absent=f"no {column.metric}", link=score_link(record, links))
     mean = benchmark_means.column_mean(column, records.values())
     measured = len(tasks) - len(mean.missing)
+    # Some parts of the task are missing: say how many there are.
     if mean.value is None and 0 < measured < len(tasks):
         return Cell(f"{measured} of {len(tasks)}", "incomplete")
     example = next(iter(records.values()))
@@ -802,7 +811,7 @@ def _cost_row(name: str, records: Sequence[Result]) -> dict[str, object]:
 
 def _draw_scores(scores: Table, width: float) -> MplFigure:
     """Draw a panel per column of a table with a row per model."""
-    rows = scores.rows[::-1]
+    rows = scores.rows[::-1]  # the last row is drawn on top
     names = [row[0].text for row in rows]
     heads = scores.columns[1:]
     row_height = 0.165
@@ -826,6 +835,7 @@ def _draw_panel(axis: Axes, head: str, cells: Mapping[str, Cell]) -> None:
     title, _, measure = head.partition("\n")
     axis.set_title(plain(title))
     axis.set_xlabel(plain(measure, longest=44))
+    # The axis begins at 0, or below where a score is negative.
     axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
     axis.set_ylim(-0.6, len(cells) - 0.4)
     axis.tick_params(axis="y", length=0)
@@ -882,6 +892,7 @@ def _rankings_over_tasks(
         by_metric[matrix.metric].append(matrix)
     rankings = {}
     for metric, of_metric in by_metric.items():
+        # The tasks that most models have: a mean needs all of them.
         shared_tasks = benchmark_means.rankable(of_metric)
         if len(shared_tasks) < 2:
             continue
@@ -933,6 +944,7 @@ def rank_table(rankings: Mapping[str, Ranking]) -> Table | None:
     """
     if not rankings:
         return None
+    # Keys of a dict are unique, and keep their order.
     systems: dict[str, None] = {}
     for ranking in rankings.values():
         systems |= dict.fromkeys(standing.system for standing in ranking.standings)
@@ -940,6 +952,7 @@ def rank_table(rankings: Mapping[str, Ranking]) -> Table | None:
     for system in systems:
         rows[system] = {"model": system}
     data = DataUsed()
+    # The ranking over most tasks also says something about other tasks like these.
     widest = max(rankings.values(), key=lambda ranking: ranking.units)
     for title, ranking in rankings.items():
         data |= ranking.data
@@ -992,6 +1005,7 @@ def _cells_over_tasks(standing: Standing | None, title: str, ranking: Ranking) -
     A model without a standing has dashes.
     """
     borda_head = f"Borda\n{title}"
+    # The share of random draws of the tasks in which a model has the best mean.
     mean_head, share_head = "mean\non tasks like these", "first\nin draws of tasks"
     heads = []
     if ranking.units > 1:
@@ -1030,7 +1044,9 @@ def _sentences_on_means(rankings: Mapping[str, Ranking]) -> str:
             continue
         title_of_sentence = title.replace(ALL_TASKS, "All tasks")
         sentence = f" {title_of_sentence}: the mean of {_short_names(ranking.tasks)}"
+        # The other rankings are of single tasks, which are not part of this mean.
         further_tasks = [name for name in rankings if name not in (*ranking.tasks, ALL_TASKS)]
+        # A mean of one of several metrics also leaves out tasks with the other metrics.
         if title == ALL_TASKS and further_tasks:
             sentence += f"; without {_short_names(further_tasks)}, which fewer models have"
         sentences.append(f"{sentence}.")
@@ -1130,6 +1146,7 @@ def _records_expected(label: str, records: Iterable[Result]) -> list[Result]:
 
 
 def _expected_row(label: str, name: str, of_model: Mapping[str, Result]) -> dict[str, object]:
+    # "~": about the value; ">": above it.
     relation, remark = "~", ""
     if label == _OURS:
         relation, remark = ">", _OURS
@@ -1152,6 +1169,7 @@ def _measured_cell(label: str, of_model: Mapping[str, Result], task: str) -> Cel
     if measured_on.revision != target.revision or measured_on.size != target.size:
         return number(score.value, detail="other data, not judged")
     difference = score.value - _EXPECTED[label][task]
+    # Only extracted models have to exceed the value.
     if label != _OURS:
         return number(score.value, detail=f"{difference:+.3f}")
     if difference > 0:

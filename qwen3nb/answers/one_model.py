@@ -41,6 +41,7 @@ def results_table(results: Sequence[Result]) -> Table:
         task = result.task
         scores += result.metrics.values()
         for metric, score in result.metrics.items():
+            # Of many tasks, only the main metric is shown.
             is_main = metric == task.main_metric
             if is_main or not has_many:
                 size = f"{score.n} {task.unit}"
@@ -173,7 +174,7 @@ def _sweep_row(name: str, runs: Sequence[PlannedRun], *, strong: bool = False) -
         gpu_hours_of_run, cpu_hours_of_run = preflight.hours
         gpu_hours += gpu_hours_of_run
         cpu_hours += cpu_hours_of_run
-        memory, disk = (check.parts for check in preflight.checks)
+        memory, disk = (check.parts for check in preflight.checks)  # the checks are in this order
         # Runs follow each other, so memory does not add up. Data and indexes are shared.
         memory_bytes = max(memory_bytes, sum(memory.values()))
         vector_bytes += disk["vectors"]
@@ -193,6 +194,7 @@ def _first_problem(runs: Sequence[PlannedRun]) -> str | None:
     for run in runs:
         if run.preflight is None:
             return run.problem
+    # Only if no run fails as a whole: tasks that do not fit into memory, each once.
     too_large_tasks: dict[str, None] = {}
     for run in runs:
         if run.preflight is not None:
@@ -313,6 +315,7 @@ def _run_facts(results: Sequence[Result], record: Result) -> dict[str, object]:
         "seed": record.seed,
         noun: f"{computed:,} computed, {cached:,} from the cache",
     }
+    # A reranking is measured again data set by data set, not by one command.
     if record.search.first is None:
         command = command_again(record, whole=True)
         if command:
@@ -369,6 +372,7 @@ def _benchmark_row(mean: BenchmarkMean) -> tuple[object, ...]:
         if len(mean.gaps) < _FEW_GAPS:
             gaps = "; ".join(mean.gaps)
         return column.name, column.measure, tasks, Cell("incomplete", gaps)
+    # The mean has four digits, its interval three.
     cell = number(mean.value, interval=mean.interval)
     return column.name, column.measure, tasks, replace(cell, text=f"{mean.value:.4f}")
 
@@ -378,6 +382,7 @@ def _type_rows(summary: Summary) -> list[tuple[object, ...]]:
     rows = []
     for task_type, count in summary.tasks.items():
         rows.append(_type_row(task_type, count, summary.by_type.get(task_type)))
+    # Different metrics are not averaged.
     if len(summary.metrics) <= 1:
         count = sum(summary.tasks.values())
         rows.append(_type_row("mean over tasks", count, summary.over_tasks))
@@ -399,6 +404,7 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
     if not with_metric:
         return None
     by_size = sorted(with_metric, key=lambda result: result.scores.counts[metric], reverse=True)
+    # The tasks with most queries, but in the order of the results.
     largest = [result for result in with_metric if result in by_size[:MANY]]
     means = []
     for result in largest:
@@ -420,7 +426,7 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
 
 def _draw_histograms(results: Sequence[Result], metric: str, width: float) -> MplFigure:
     figure, axes, _ = panels(len(results), width, height=1.9, sharey=True)
-    bin_edges = np.linspace(0, 1, 21).tolist()
+    bin_edges = np.linspace(0, 1, 21).tolist()  # 20 bins of 0.05
     for axis, result in zip(axes, results, strict=True):
         scores = list(result.per_query[metric].values())
         mean = float(np.mean(scores))

@@ -70,6 +70,7 @@ def _find_collection(source: Any, key: str, limit: int) -> TestCollection | None
 
     ``source`` is a folder or one of MTEB's task objects, whose data may not be available here.
     """
+    # A task object of MTEB; a folder is named by a text.
     if not isinstance(source, str):
         if task_key(source, limit=limit) != key or not _load_without_network(source):
             return None
@@ -84,6 +85,7 @@ def _load_without_network(task: Any) -> bool:
     """Load the data of a task; return whether they are available."""
     if task.data_loaded:
         return True
+    # Built-in data sets are made on this machine.
     is_built_in = task.metadata.dataset["path"].startswith("qwen3nb/")
     # The hub counts as unreachable: a page asks nobody for data.
     unavailable = missing(needs([task]), reachable=lambda: False)

@@ -24,6 +24,7 @@ class ParityAnswer(Parity, Answer):
         """Whether it is the same model, why not, and what that changes in a search."""
         relation = "the same as" if self.same else "not the same as"
         sentence = f"{self.where} is {relation} {self.model}"
+        # `explained`: the lowest cosine once the causes are allowed for.
         if self.causes:
             causes = "; ".join(str(cause) for cause in self.causes)
             sentence = (

@@ -68,6 +68,7 @@ class Prompts(Answer):
         if pair.interval:
             low, high = pair.interval
             interval = f" [{low:.2f}, {high:.2f}]"
+        # The first of a pair is the better one by default.
         better, worse = pair.first.model, pair.second.model
         return (
             f"The least certain order: P({better} > {worse}) = {pair.probability:.2f}{interval} "
@@ -117,6 +118,7 @@ class Prompts(Answer):
         with_queries = [scores for scores in self.scores if scores.queries]
         widest = _widest(with_queries)
         components_of_scores = [prompt_variance(scores, seed=self.seed) for scores in widest]
+        # Keys of a dict are unique, and keep their order.
         names: dict[str, None] = {}
         for components in components_of_scores:
             names |= dict.fromkeys(component.name for component in components)
@@ -230,6 +232,7 @@ def _place_row(scores: PromptScores) -> dict[str, object]:
         "task": (short_task(scores.task), scores.metric),
         "default": number(scores.default),
         "prompts\nmedian, range": number(median, detail=ends),
+        # The default is one more prompt.
         "default's rank": (f"{rank} of {len(scores.values) + 1}", f"quantile {quantile:.2f}"),
     }
 
@@ -248,7 +251,7 @@ def _draw_strips(all_scores: Sequence[PromptScores], width: float) -> MplFigure:
     """Draw a panel per task, and in it a row per model, the first at the top."""
     tasks = list(dict.fromkeys(scores.task for scores in all_scores))
     models = list(dict.fromkeys(scores.model for scores in all_scores))
-    models.reverse()
+    models.reverse()  # the last one is drawn on top
     height = 0.3 * len(models) + 0.9
     figure, axes, left_axes = panels(len(tasks), width, height=height, per_line=2, sharey=True)
     for axis, task in zip(axes, tasks, strict=True):

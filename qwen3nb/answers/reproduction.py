@@ -92,6 +92,7 @@ def _distance_in_tolerances(judged_score: tuple[Reproduction, float]) -> float:
 
 def _row(reproduction: Reproduction) -> dict[str, object]:
     published, value = reproduction.published, reproduction.value
+    # As if it had not been run; replaced below where there is a value.
     row: dict[str, object] = {
         "model": published.model,
         "task": published.task,

@@ -211,6 +211,7 @@ def rerank_differences(
     """
     if others is None:
         others = []
+        # All records are only read if a result lacks clusters of its queries.
         lacks_clusters = any(not result.task.clusters for result in results)
         if lacks_clusters:
             others = load_results()
@@ -252,6 +253,7 @@ def _row(result: Result, gain: PairedDifference) -> dict[str, object]:
         "Δ\nreranked − first": difference_cell(gain, strong=gain.significant(ALPHA)),
         "p\ncorrected": Cell(p_value_text(gain.corrected), raw_p_value, value=gain.corrected),
         "won, tied, lost": f"{gain.won}, {gain.tied}, {gain.lost}",
+        # The best order of the same candidates: an upper bound.
         f"best order\n{METRIC}": result.metrics[f"oracle {METRIC}"],
     }
 

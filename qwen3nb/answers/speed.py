@@ -66,6 +66,7 @@ class Speed(Answer):
         """Speed and vectors of this package compared with those of sentence-transformers."""
         if not self.benches:
             return Conclusion("No model was timed.")
+        # Our own method comes after those of the other libraries.
         timings = [bench.timings[-1] for bench in self.benches]
         ratios = [
             f"{timing['ratio']:.2f} times as fast for {bench.model} on {bench.texts}"
@@ -297,7 +298,7 @@ def _precision_row(bench: PrecisionBench, timing: PrecisionTiming) -> dict[str, 
 
 def _draw_ratios(axis: Axes, bench: EncodeBench) -> None:
     """Draw a bar per method, the first at the top."""
-    timings = bench.timings[::-1]
+    timings = bench.timings[::-1]  # the last bar is drawn on top
     ratios = [timing["ratio"] for timing in timings]
     names = [timing["name"].replace("sentence-transformers", "s.-t.") for timing in timings]
     axis.barh(range(len(timings)), ratios, height=0.65, color=COLORS[0])

@@ -117,6 +117,7 @@ def _read_page(file: Path) -> RunPage | None:
             finished=_time(metadata.get("finished")),
             failed=_time(metadata.get("failed")),
         )
+    # Other notebooks lack these fields, or have others in their place.
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -176,6 +177,7 @@ class Status(Answer):
         """A row per page: parameters, status, duration, end; None without a page."""
         if not self.pages:
             return None
+        # False comes before True, so failed runs are on top.
         failures_first = sorted(
             self.pages, key=lambda page: (not page.failed, page.notebook, page.file.stem)
         )

@@ -138,6 +138,7 @@ class Trainings(Answer):
         words = []
         for log in self.logs:
             for measure in measures:
+                # A learning rate is planned: its course is no result.
                 if measure in log.series and measure != "lr":
                     words.append(f"{log.name}: {_change_in_words(log, measure)}")
         return Figure(
@@ -237,7 +238,7 @@ class Trainings(Answer):
                 columns = {}
                 for step, column in sorted(by_step.items()):
                     columns[step] = pd.Series(column.scores, index=column.queries)
-                return pd.DataFrame(columns).dropna()  # with the queries of all steps
+                return pd.DataFrame(columns).dropna()  # only queries that all steps have
         return pd.DataFrame()
 
 
@@ -271,6 +272,7 @@ def trainings(
     tasks = split_names(task) or _tasks_of(records, tier)
     folders = find_outputs(base)
     problems: list[str] = []
+    # Files that cannot be read are added to the problems.
     logs = _read(_last_checkpoints(base), _log_of_trainer, problems)
     logs += _read(find_logs(folders), read_log, problems)
     conflicts_of_runs = _read(find_logs(folders, CONFLICTS), read_conflicts, problems)
@@ -329,7 +331,8 @@ def _log_of_trainer(checkpoint: Path) -> TrainingLog:
 def _row(summary: TrainingSummary) -> dict[str, object]:
     """Return a row of the table of gains."""
     gain, best = summary.gain, summary.best
-    last_mean, first_mean = gain.means  # of the last and of the first step
+    # The gain is last - first: its first system is the last step.
+    last_mean, first_mean = gain.means
     best_mean, _ = best.means
     p_value = Cell(
         p_value_text(gain.corrected), strong=gain.significant(ALPHA), value=gain.corrected
@@ -366,6 +369,7 @@ def _draw_conflicts(axis: Axes, conflicts: Conflicts, *, largest: float) -> None
     import pandas as pd
     from seaborn import heatmap
 
+    # The background, hatched, is seen where nothing was measured.
     axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
     axis.patch.set(hatch="///", edgecolor=GREY)
     heatmap(
@@ -394,7 +398,8 @@ def _scale_steps(axis: Axes, lines: Sequence[Sequence[tuple[int, float]]]) -> No
 def _in_words(summary: TrainingSummary) -> str:
     """Describe the gain of one training on its task, and its best step."""
     gain = summary.gain
-    last_mean, first_mean = gain.means  # of the last and of the first step
+    # The gain is last - first: its first system is the last step.
+    last_mean, first_mean = gain.means
     verb = "is not shown to change"
     if gain.significant(ALPHA):
         verb = "raised" if gain.difference > 0 else "lowered"
@@ -411,6 +416,7 @@ def _best_in_words(summary: TrainingSummary) -> str:
     step = best.first.capitalize()
     if best.identical:
         return f"{step} and {best.second} score the same on every query."
+    # The only pair of steps is then that of the gain, which is tested already.
     has_two_steps = best.family == 1 and {best.first, best.second} == {gain.first, gain.second}
     if has_two_steps:
         return f"{step} scores best of the two."

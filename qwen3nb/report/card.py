@@ -198,10 +198,12 @@ def _model_fields(folder: Path, provenance: JsonObject, author_facts: JsonObject
         # Themes print titles unescaped in places: use only the label, which is safe.
         "label": source.label,
         "parameters": f"{provenance['parameters']:,}",
+        # For an example of how to load the model with another one.
         "other_pooling": other_poolings[0],
         "pooling_code": POOLINGS[pooling].code,
         "prompts": named_prompts(provenance.get("prompts", {})),
         "graph": provenance["verification"].get("onnx"),
+        # Trained on the data of the demo.
         "toy": str(training.get("data", "")).startswith("PyDocs"),
         "details": _escaped(details(ModelFolder(folder).config, provenance, author_facts)),
         "origin": _escaped(origin(provenance, fingerprint(source))),
@@ -237,6 +239,7 @@ def _result_fields(
     tier_tasks = TIERS[tier].task_keys
     other_tasks = [record.task.key for record in records if record.task.key not in tier_tasks]
     on_tier = compare(all_results, tier=tier)
+    # The limits also concern the model's tasks outside the tier.
     on_all_tasks = compare(
         all_results, tasks=[*tier_tasks, *other_tasks], baseline=on_tier.baseline
     )
@@ -269,6 +272,7 @@ def records_of(folder: Path, results: Sequence[Result]) -> list[Result]:
     if not results:
         return []
     content = fingerprint(find_source(str(folder)))
+    # Weights and files decide: the label may have changed.
     of_model = [
         record for record in latest(results) if record.model.settings.get("model") == content
     ]
@@ -279,6 +283,7 @@ def records_of(folder: Path, results: Sequence[Result]) -> list[Result]:
     if not by_identity:
         return []
     highest_count = max(len(records) for records in by_identity.values())
+    # Of the ways with most records, the one that was used last.
     candidates: list[Result] = []
     for records in by_identity.values():
         if len(records) == highest_count:
@@ -326,6 +331,7 @@ def _dumper() -> Any:
     class Dumper(yaml.SafeDumper):
         def represent_str(self, text: str) -> Any:
             quote = None
+            # PyYAML would write 1e3 without quotes, which the hub's YAML 1.2 reads as a number.
             if _NUMBER.fullmatch(text):
                 quote = "'"
             return self.represent_scalar("tag:yaml.org,2002:str", text, style=quote)
@@ -370,6 +376,7 @@ def _scores_by_part(result: Result) -> list[tuple[str | None, str | None, Aggreg
     """Return subset, split and score of each part of a task, or of the whole."""
     if result.parts:
         return [(part.subset, part.split, part.score) for part in result.parts]
+    # Named only if it is the only one; a score over several has no such name.
     subset, split = None, None
     if len(result.task.subsets) == 1:
         subset = result.task.subsets[0]
@@ -492,6 +499,7 @@ def stated_facts(source: Path, file: Path | None, *, license: str = "") -> JsonO
         ValueError: as in `read_facts`.
     """
     all_facts: JsonObject = {}
+    # Facts that are added later replace earlier ones, so the weakest source comes first.
     base_model = ModelFolder(source).config.get("_name_or_path")
     if _is_on_hub(base_model):
         all_facts["base_model"] = base_model
@@ -506,6 +514,7 @@ def stated_facts(source: Path, file: Path | None, *, license: str = "") -> JsonO
     _add_facts(all_facts, read_facts(file))
     if "license" in all_facts:
         return all_facts
+    # The book's licence is no substitute for one that is stated, but cannot be read.
     if not license and not licence_problems:
         license = book_settings().license
     if license:
@@ -579,11 +588,14 @@ def _recorded_facts(fields: JsonObject, *, file: Path) -> JsonObject:
         texts = _texts(fields.get(name))
         if not texts:
             continue
+        # One text, but for what the card has as a list.
         facts[name] = texts[0]
         if name in _LISTS or (name == "license" and len(texts) > 1):
             facts[name] = texts
+    # Something is stated, such as a number, that is neither a text nor a list of texts.
     if fields.get("license") and "license" not in facts:
         licence = str(fields["license"])
+        # Of what is stated, at most 80 characters.
         raise _LicenceError(f"{file}: its licence {licence!r:.80} is no text", facts)
     return facts
 
@@ -720,6 +732,7 @@ def training_facts(training: JsonObject, facts: JsonObject) -> Rows:
     for denoiser in training.get("denoisers", ()):
         denoisers.append(f"{denoiser['mode']} {denoiser['share']:.0%}")
     data = training.get("data") or facts.get("data") or ", ".join(facts.get("datasets", ()))
+    # What the training recorded comes first, then what its authors state.
     rows: list[tuple[str, Any]] = [
         ("objective", training.get("objective") or facts.get("objective")),
         ("mixture", "; ".join(denoisers) or facts.get("mixture")),

@@ -81,6 +81,7 @@ def _entry(result: Result, score: Aggregate, *, subset: str = "", split: str = "
         return []
     task = result.task
     dataset = {"id": task.dataset, "task_id": subset or "default"}
+    # Only a full commit, of 40 hexadecimal digits, pins the data.
     if _REVISION.fullmatch(task.revision or ""):
         dataset["revision"] = str(task.revision)
     metric = task.mteb.metric if task.mteb else task.main_metric

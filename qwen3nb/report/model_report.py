@@ -76,6 +76,7 @@ class ModelReport:
         """The scores of every model on the tasks of one type, with a mean of like metrics."""
         on_type = [result for result in self.results if result.task.type == task_type]
         tasks = {result.task.key for result in on_type}
+        # Keys of a dict are unique, and keep their order.
         columns: dict[Column, None] = {}
         all_scores: list[Aggregate] = []
         for result in on_type:
@@ -147,6 +148,7 @@ class ModelReport:
         files = []
         for name, text in texts.items():
             files.append(write_public(folder / f"{name}.json", text))
+            # A copy with the time in its name is not replaced by the next report.
             copy = folder / f"{name}_{self.created:%Y%m%d_%H%M%S}.json"
             files.append(write_public(copy, text))
         files.append(write_public(folder / "comparison.md", self.to_markdown()))
@@ -162,6 +164,7 @@ class ModelReport:
     def _copy_mteb_files(self, target: Path) -> Path:
         """Copy MTEB's own files of these models; limited tasks have none."""
         source = paths.results() / "mteb" / "results"
+        # MTEB's files are <model>/<revision>/<task>.json; our revisions start with the identity.
         revisions = tuple({result.model.identity[:8] for result in self.results})
         for file in source.glob("*/*/*.json"):
             if file.parent.name.startswith(revisions):

@@ -164,7 +164,7 @@ class PaperContents:
         """Return the figures of trainings, adapters and rerankers; none of a selection."""
         if self._is_part:
             return []
-        all_trainings = trainings([])
+        all_trainings = trainings([])  # without records, only what the logs have
         figures = [
             all_trainings.figure(),
             all_trainings.conflicts(),
@@ -223,6 +223,7 @@ class PaperContents:
         if sections is None:
             return
         for name, table in sections.tables:
+            # Means of many types fit a page as rows, not as columns.
             if table.name == "types":
                 table = transposed(table, first="type of task")
             yield replace(table, caption=f"{name}.")
@@ -230,6 +231,7 @@ class PaperContents:
             keys = [task.task for task in tasks if task.with_baseline]
             if keys:
                 table = comparison.differences_table(task=keys)
+                # The caption goes on after the name of the type, in lower case.
                 first_letter, other_letters = table.caption[:1], table.caption[1:]
                 caption = f"{kind}: {first_letter.lower()}{other_letters}"
                 yield replace(table, name=f"differences-{kind}", caption=caption)
@@ -245,6 +247,7 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
     Raises:
         ValueError: an unknown style, or as for `PaperContents.figures`.
     """
+    # The third entry is the font of figures.
     column_width, page_width, _ = PAPER_STYLES[check_choice("paper style", style, PAPER_STYLES)]
     figures = {_file_name(figure.name): figure for figure in contents.figures()}
     table_files = write_tables(contents, folder / "tables", format="latex")
@@ -309,6 +312,7 @@ class _Float:
         size = rf"width={width},height={height:.2f}\textheight,keepaspectratio"
         caption = rf"\caption{{{latex_text(self.figure.legend)}}}"
         if self.is_continued:
+            # A further page has the number of the first.
             caption = r"\addtocounter{figure}{-1}\caption{(continued)}"
         lines = [
             rf"\begin{{{environment}}}",

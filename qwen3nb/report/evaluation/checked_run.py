@@ -126,6 +126,7 @@ def plan_runs(
     for parameters in runs:
         spec = parameters["checkpoint"]
         try:
+            # Models with the same shape have the same needs, so only one of them is timed.
             shape = _shape(parameters)
             if shape not in needs_by_shape:
                 checked = check_needs_of_parameters(
@@ -249,6 +250,7 @@ def _with_options(checkpoint: Model | str, arguments: Mapping[str, Any]) -> Mode
         print(sentence)
         model = replace(model, spec=spec)
     options: Any = {name: arguments[name] for name in OPTIONS if name in arguments}
+    # A set of prompts is tried after the model's own; it is no option of the model.
     if names_prompt_set(options.get("prompts")):
         del options["prompts"]
     return replace(model, **options)

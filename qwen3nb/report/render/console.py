@@ -28,6 +28,7 @@ def print_table(table: Table) -> None:
     for row in table.rows:
         rich_table.add_row(*[_rich_text(cell) for cell in row])
     console = Console(file=coloured(sys.stdout))
+    # A file or a pipe has no width of its own.
     if not console.is_terminal:
         console.width = max(console.width, _PIPE_WIDTH)
     console.print(rich_table)
@@ -42,7 +43,7 @@ def _has_intervals(cells: Sequence[Cell]) -> bool:
 
 def _rich_text(cell: Cell) -> Text:
     text = _plain(cell.text)
-    text.stylize(_STYLES.get(cell.text, ""))
+    text.stylize(_STYLES.get(cell.text, ""))  # verdicts have a colour
     if cell.strong:
         text.stylize("bold")
     if cell.second:

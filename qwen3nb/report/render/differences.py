@@ -41,6 +41,7 @@ def difference_cell(
     difference: PairedDifference, *, strong: bool = False, spec: str = "+.3f"
 ) -> Cell:
     """Return the cell of a difference, with its interval or that all scores are identical."""
+    # The detail is replaced by the interval, if there is one.
     cell = number(
         difference.difference,
         spec,
@@ -82,6 +83,7 @@ def baseline_text(differences: Iterable[PairedDifference]) -> str:
     baselines = [in_words(name) for name, _ in counts.most_common()]
     if len(baselines) == 1:
         return baselines[0]
+    # The most frequent baseline comes first; all other tasks have another one.
     tasks_of_others = counts.total() - max(counts.values())
     others = ", ".join(baselines[1:])
     return f"{baselines[0]} (on {plural(tasks_of_others, 'task')}: {others})"
@@ -98,6 +100,7 @@ class DifferencePanels:
 
     def draw(self, width: float) -> MplFigure:
         """Draw the panels at a width in inches."""
+        # Row 0 is at the bottom.
         upwards = self.models[::-1]
         height = 0.22 * len(upwards) + 0.8
         drawing, axes, left_axes = figure.panels(len(self.tasks), width, height=height, sharey=True)
@@ -183,6 +186,7 @@ class PairMatrix:
             if pair.difference < 0:
                 better, worse = worse, better
             wins[better, worse] += int(pair.significant(self.alpha))
+            # Adds a 0 if there is no count: tested pairs without a win are shown, too.
             wins[worse, better] += 0
         return wins
 

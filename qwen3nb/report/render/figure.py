@@ -79,6 +79,7 @@ def style(*, ink: str = "", font: str = "") -> Iterator[None]:
     """
     import matplotlib.pyplot as plt
 
+    # Figures of the caller stay open.
     open_before = set(plt.get_fignums())
     settings: dict[str, str] = {}
     if ink:
@@ -257,6 +258,7 @@ class Figure:
             figure = self._drawn
             if columns:
                 figure = self._fitted(WIDTHS[columns])
+            # "none" keeps texts as texts, which take the font of the page.
             file = _rendered(figure, "svg", fonttype="none").decode()
         svg = _svg_for_a_page(file)
         label = escaped_text(_line(self.alt or self.caption))
@@ -357,10 +359,12 @@ def _rendered(figure: MplFigure, kind: str, *, fonttype: str, part: Bbox | None 
     """Return a figure, or a part of it, as the bytes of a file, without dates or random ids."""
     from matplotlib import rc_context
 
+    # None omits the date or version, so that equal figures have equal bytes.
     options: dict[str, Any] = {"format": kind, "metadata": {_STAMPS[kind]: None}}
     if kind == "png":
         options |= {"facecolor": "white", "dpi": 300}
     buffer = io.BytesIO()
+    # The salt makes ids the same in every run; 42 embeds TrueType fonts.
     with rc_context({"svg.fonttype": fonttype, "svg.hashsalt": "qwen3nb", "pdf.fonttype": 42}):
         figure.savefig(buffer, bbox_inches=part, **options)
     return buffer.getvalue()
@@ -407,8 +411,9 @@ def _draw_forest(rows: Sequence[ForestRow], xlabel: str, width: float) -> MplFig
     from matplotlib.ticker import MaxNLocator
 
     layout = _WIDE_FOREST
-    if width < 5:
+    if width < 5:  # inches
         layout = _NARROW_FOREST
+    # Row 0 is at the bottom.
     upwards = rows[::-1]
     labels = row_names([row.label for row in upwards], longest=layout.longest_name)
     row_height = 0.21
@@ -474,6 +479,7 @@ def _numbers_of_row(row: ForestRow, layout: _ForestLayout = _WIDE_FOREST) -> str
     if not layout.has_intervals:
         text = effect_text(row.value, None).replace("-", "−")
         return plain(text, longest=layout.longest_numbers)
+    # With the minus sign, which is as wide as a plus, in place of the hyphen.
     text = effect_text(row.value, row.interval).replace("-", "−")
     if row.note:
         text += f"  {row.note}"

@@ -68,7 +68,7 @@ def _label(name: str, longest: int, lines: int, *, start: int | None = None) -> 
     start_of_end = len(name) - (longest - 1)  # one character is the ellipsis
     last_line = f"…{name[start_of_end:]}"
     if start is not None and start < start_of_end:
-        middle = name[start : start + longest - 2]
+        middle = name[start : start + longest - 2]  # two characters are the ellipses
         last_line = f"…{middle}…"
     return "\n".join([*parts[: lines - 1], last_line])
 
@@ -100,6 +100,7 @@ def fit_texts(figure: matplotlib.figure.Figure) -> None:
             room = _room_for_texts(axis, panels, figure)
             points = sum(_wrap_text(text, room) for text in _texts(axis))
             bottom = round(axis.get_window_extent().y0)
+            # Panels side by side share the height of the one with most new lines.
             added_points[bottom] = max(added_points[bottom], points)
         if not any(added_points.values()):
             return
@@ -137,6 +138,7 @@ def _room_for_texts(
         if neighbour is not axis and is_in_same_line:
             # … and half of the way to the text of a neighbour.
             reaches.append(abs(_centre(other_box) - centre) / 2)
+    # Half of the gap is the neighbour's; a centred text reaches as far on both sides.
     gap = _GAP * figure.dpi / _POINTS
     return 2 * (min(reaches) - gap / 2)
 
@@ -204,7 +206,8 @@ def page_parts(figure: matplotlib.figure.Figure, page_height: float) -> list[Bbo
     if height <= page_height:
         return [Bbox([[0, 0], [width, height]])]
     bottoms = [*_gaps(figure), 0.0]  # where a part may end, from the top down
-    next_bottoms = [*bottoms[1:], -math.inf]  # no part may reach below the figure
+    # The same with one more line; after the last line there is none, so the part ends.
+    next_bottoms = [*bottoms[1:], -math.inf]
     parts = []
     top = height
     for bottom, next_bottom in zip(bottoms, next_bottoms, strict=True):
@@ -228,7 +231,8 @@ def _gaps(figure: matplotlib.figure.Figure) -> list[float]:
     panels.sort(key=lambda panel: panel.top, reverse=True)
     lines: list[_Extent] = []
     for panel in panels:
-        if lines and panel.top > lines[-1].bottom:  # in the same line
+        # The panel is beside the last one: both are in one line, as low as the lower of them.
+        if lines and panel.top > lines[-1].bottom:
             line = lines.pop()
             lines.append(_Extent(min(panel.bottom, line.bottom), line.top))
         else:

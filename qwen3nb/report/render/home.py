@@ -112,6 +112,7 @@ def _rerank_options(
 ) -> dict[str, object]:
     """Return the options of ``qwen3nb rerank-suite`` that measure a reranking again."""
     settings = result.model.settings
+    # The template's name, then its texts.
     template = settings.get("template") or [""]
     options: dict[str, object] = {
         "model": result.model.spec,
@@ -143,6 +144,7 @@ def _eval_options(result: Result, *, whole: bool) -> dict[str, object]:
     """Return the options of ``qwen3nb eval`` that measure a score again."""
     options: dict[str, object] = {"model": result.options.get("checkpoint") or result.model.spec}
     options |= _selection(result, whole=whole)
+    # Measured in another way: only the settings of its model are known.
     values = {**result.model.settings, "seed": result.seed}
     if "checkpoint" in result.options:  # measured by this command, or by its notebook
         values = {**result.options, "relevance_threshold": result.data.relevance_threshold}
@@ -159,9 +161,10 @@ def _selection(result: Result, *, whole: bool) -> dict[str, object]:
     if options.get("data"):
         return {"data": options["data"]}
     if not whole:
-        return {"tasks": result.task.name}
+        return {"tasks": result.task.name}  # the task of this record alone
     names = ("tasks", "benchmark", "types", "tier")
     selection: dict[str, object] = {name: options[name] for name in names if options.get(name)}
     if len(selection) > 1:
-        selection.pop("tier", None)  # replaced by the other options
+        # Tasks, a benchmark or types replace the tier.
+        selection.pop("tier", None)
     return selection

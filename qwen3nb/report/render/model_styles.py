@@ -41,6 +41,7 @@ def model_styles(labels: Iterable[str]) -> dict[str, Style]:
     with records in `paths.results` are considered, so a model has the same style in every figure.
     """
     labels = list(dict.fromkeys(labels))
+    # With all recorded models, so that none of them looks different in another figure.
     all_labels = {*_recorded_labels(), *labels}
     without_fixed_style = sorted(all_labels - set(_FIXED))
     colors = _spread(without_fixed_style, _FREE)
@@ -76,6 +77,7 @@ def _spread(labels: Sequence[str], choices: Sequence[str]) -> dict[str, _Use]:
     counts = dict.fromkeys(choices, 0)
     uses = {}
     for label in labels:
+        # The hash of a label says at which choice the search for a free one begins.
         digest = hashlib.sha256(label.encode()).hexdigest()
         start = int(digest, 16) % len(choices)
         choices_from_start = [*choices[start:], *choices[:start]]
@@ -89,9 +91,10 @@ def _shade(color: str, turns: int) -> str:
     """Return ``color`` with its hue rotated and about the same luminance."""
     if turns == 0:
         return color
+    # "#0072B2" has two hexadecimal digits per channel.
     red, green, blue = (int(color[start : start + 2], 16) / 255 for start in (1, 3, 5))
     hue, _, saturation = colorsys.rgb_to_hls(red, green, blue)
-    rotated_hue = (hue + 0.055 * turns) % 1
+    rotated_hue = (hue + 0.055 * turns) % 1  # about 20 degrees per turn
     shades = []
     for lightness in range(30, 70):  # in per cent
         shades.append(colorsys.hls_to_rgb(rotated_hue, lightness / 100, saturation * 0.7))

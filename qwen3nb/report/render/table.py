@@ -234,6 +234,7 @@ class _Markup(NamedTuple):
     def highlighted(self, cell: Cell, escaped_text: str = "") -> str:
         """Return a cell's text, by default its own, with its highlighting and marks."""
         text = escaped_text or self.escape(cell.text)
+        # Around no text, markup would be shown as it is: "****".
         if cell.strong and text:
             text = self.best.format(text)
         if cell.second:
@@ -294,6 +295,7 @@ class Table:
         """
         all_rows = list(rows)
         heads = tuple(columns)
+        # Rows that are mappings have the heads as keys.
         if all_rows and isinstance(all_rows[0], Mapping) and not heads:
             heads = tuple(all_rows[0])
         cells = tuple(_row_of_cells(row, heads) for row in all_rows)
@@ -321,6 +323,7 @@ class Table:
         for index, head in enumerate(self.columns):
             name = self._frame_name(head)
             cells = [row[index] for row in self.rows]
+            # The first column names the rows: a model called 42 stays text.
             columns[name] = _values(cells) if index else _names_or_values(cells)
             if not intervals:
                 continue
@@ -422,6 +425,7 @@ class Table:
             name, _, detail = head.partition("\n")
             heads.append(_stacked(latex_text(name), detail, side))
         return [
+            # `_FIT` opens a brace that the second one of the last line closes.
             _FIT + rf"\begin{{tabular}}{{l{side * (len(self.columns) - 1)}}}",
             r"\toprule",
             _latex_line(heads),
@@ -481,6 +485,7 @@ class Table:
         name = html.escape(self.name, quote=True)
         links = []
         for format, ending in TABLE_FORMATS.items():
+            # The link has the whole file in it, percent-encoded, so it needs no server.
             content = quote(self.to_text(format), safe="")
             links.append(
                 f'<a download="{name}{ending}" href="data:text/plain;charset=utf-8,{content}">'
@@ -543,6 +548,7 @@ def _values(cells: Sequence[Cell]) -> NDArray[np.float64] | list[str] | list[int
     if not all(_is_count_or_missing(text) for text in texts):
         return texts
     counts = [_count(text) for text in texts]
+    # Only an array of floats has a value for what is missing: NaN.
     if None in counts:
         return np.array(counts, float)
     return counts
@@ -738,5 +744,6 @@ class TableChoice:
             '<script type="application/json" class="q-variants" '
             f'data-label="{html.escape(self.label)}">{data}</script>'
         )
+        # The script belongs inside the table's <div>.
         table_without_end = self._default.to_html().removesuffix("</div>")
         return styled(f"{table_without_end}{script}</div>{self._default.links_to_files()}")
