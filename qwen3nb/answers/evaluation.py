@@ -44,7 +44,7 @@ from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 from qwen3nb.utils.imports import DataFrame
 
-_FEW_NAMES = 3  # tasks that a sentence names
+_MOST_NAMES = 3  # tasks that a sentence names
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,14 +165,15 @@ def scores_table(
     files = {result.task.key: record_link(result) for result in results}
     about = _skipped_text(skipped)
     if len(scores) <= MANY:
-        return _scores_of(scores, files, about=about)
+        return _table_of_scores(scores, files, about=about)
     by_type: dict[str, list[AgainstBaseline]] = {}
     for score in scores:
         by_type.setdefault(score.type, []).append(score)
     tables = []
+    # Means come first, because False comes before True; then the types by name.
     for kind in sorted(by_type, key=lambda kind: (kind != MEAN, kind)):
         title = "Means" if kind == MEAN else kind
-        of_kind = _scores_of(by_type[kind], files, kind=kind)
+        of_kind = _table_of_scores(by_type[kind], files, kind=kind)
         tables.append((f"{title} ({len(by_type[kind])})", of_kind))
     return Sections(tuple(tables), about)
 
@@ -204,13 +205,13 @@ def _skipped_text(skipped: Mapping[str, str] | None) -> str:
     sentences = []
     for reason, tasks in by_reason.items():
         names = ", ".join(tasks)
-        if len(tasks) > _FEW_NAMES:
+        if len(tasks) > _MOST_NAMES:
             names = plural(len(tasks), "task")
         sentences.append(f"Left out: {names} ({reason}).")
     return " ".join(sentences)
 
 
-def _scores_of(
+def _table_of_scores(
     scores: Sequence[AgainstBaseline], files: Mapping[str, str], *, kind: str = "", about: str = ""
 ) -> Table:
     is_compared = any(score.difference is not None for score in scores)
@@ -219,7 +220,7 @@ def _scores_of(
     if is_compared:
         note += (
             " In bold: differences Δ from the baseline that are significant (corrected p < "
-            f"{ALPHA:g}, and the interval excludes 0). p: {_method(scores)}."
+            f"{ALPHA:g}, and the interval excludes 0). p: {_test_and_correction(scores)}."
         )
     caption = f"Scores of {scores[0].model if scores else 'the model'}"
     if kind:
@@ -237,10 +238,10 @@ def _scores_of(
 def _score_row(score: AgainstBaseline, file: str, is_compared: bool) -> dict[str, Cell]:
     # Of a mean over tasks, such as "mean nDCG@10 of 15 tasks".
     metric, _, tasks = score.metric.partition(" of ")
-    over = f"of {tasks}" if tasks else ""
+    tasks_text = f"of {tasks}" if tasks else ""
     row = {
         "task": Cell(short_task(score.task), id=task_anchor(score.task)),
-        "metric": Cell(metric, over, link=formula_link(score.metric)),
+        "metric": Cell(metric, tasks_text, link=formula_link(score.metric)),
         "score\n95 % interval": table.number(score.score, link=file),
     }
     if is_compared:
@@ -282,7 +283,7 @@ def _difference_cell(score: AgainstBaseline) -> Cell:
     return cell
 
 
-def _method(scores: Sequence[AgainstBaseline]) -> str:
+def _test_and_correction(scores: Sequence[AgainstBaseline]) -> str:
     """Name the test of differences and its correction, which may depend on the task."""
     # Keys of a dict are unique, and keep their order.
     corrections: dict[str, None] = {}
@@ -297,8 +298,8 @@ def _method(scores: Sequence[AgainstBaseline]) -> str:
         "on the task, whose number is below p"
     )
     # The correction has a condition where the smallest sample is small.
-    corrected = [score.score.n for score in scores if score.correction != "none"]
-    return words + skewness_condition(min(corrected, default=0))
+    sample_sizes = [score.score.n for score in scores if score.correction != "none"]
+    return words + skewness_condition(min(sample_sizes, default=0))
 
 
 def terminal_table(
@@ -363,89 +364,97 @@ def evaluation_conclusion(scores: Sequence[AgainstBaseline], *, caution: str = "
         return Conclusion("No task was finished, so there is no score to speak of.")
     means = [score for score in scores if score.type == MEAN]
     tasks = [score for score in scores if score.type != MEAN]
-    sentences = [_of_mean(score) for score in means]
+    sentences = [_mean_in_words(score) for score in means]
     by_baseline: dict[str, list[AgainstBaseline]] = {}
     for score in tasks:
         if score.difference is not None:
             by_baseline.setdefault(score.reference, []).append(score)
-    sentences += [_counted(compared) for compared in by_baseline.values()]
-    alone = [score for score in tasks if score.difference is None]
-    if alone:
-        sentences.append(_alone(alone, summed_up=bool(means or by_baseline)))
+    sentences += [_summary_of_differences(compared) for compared in by_baseline.values()]
+    without_difference = [score for score in tasks if score.difference is None]
+    if without_difference:
+        sentences.append(
+            _summary_without_differences(without_difference, summed_up=bool(means or by_baseline))
+        )
     if caution:
         sentences.append(f"{caution}.")
     return Conclusion(" ".join(sentences), data=data_of(scores))
 
 
-def _of_mean(score: AgainstBaseline) -> str:
+def _mean_in_words(score: AgainstBaseline) -> str:
     """Sum up a mean over tasks, with its difference from the baseline if there is one."""
     if score.difference is not None:
-        return _one_task(score)
+        return _task_in_words(score)
     metric, _, tasks = score.metric.partition(" of ")
     over = f", over {tasks}" if tasks else ""
     return f"{score.model} has a {metric} of {table.score_text(score.score)} on {score.task}{over}."
 
 
-def _counted(scores: Sequence[AgainstBaseline]) -> str:
+def _summary_of_differences(scores: Sequence[AgainstBaseline]) -> str:
     """Count the significant differences from one baseline, and name the largest of them."""
     first, *others = scores
     if not others:
-        return _one_task(first)
-    clear = [score for score in scores if score.significant]
+        return _task_in_words(first)
+    significant_scores = [score for score in scores if score.significant]
     # Without a significant difference, the largest of all is named.
-    largest = max(clear or scores, key=lambda score: abs(score.difference or 0.0))
+    largest = max(significant_scores or scores, key=lambda score: abs(score.difference or 0.0))
     effect = f"(the largest, on {short_task(largest.task)}: {_effect(largest)})"
     compared = f"Of {len(scores)} tasks compared with {first.reference}, "
-    if not clear:
+    if not significant_scores:
         return f"{compared}{first.model} has no significant difference on any {effect}."
-    better = sum(score.verdict == "better" for score in clear)
+    better = sum(score.verdict == "better" for score in significant_scores)
+    worse = len(significant_scores) - better
     return (
-        f"{compared}{first.model} is better on {better} and worse on {len(clear) - better} by a "
+        f"{compared}{first.model} is better on {better} and worse on {worse} by a "
         f"significant paired difference {effect}."
     )
 
 
-def _alone(scores: Sequence[AgainstBaseline], *, summed_up: bool) -> str:
+def _summary_without_differences(scores: Sequence[AgainstBaseline], *, summed_up: bool) -> str:
     """State what a model scores on tasks without a difference, and which baseline is missing."""
-    first = scores[0]
     sentences = []
-    if not summed_up and len(scores) <= MANY:
-        sentences.append(
-            f"{first.model} scores {first.metric} {table.score_text(first.score)} on "
-            f"{short_task(first.task)}, n = {first.score.n}."
-        )
-    elif not summed_up:
-        sentences.append(
-            f"{first.model} has scores on {len(scores)} tasks, and no mean over a whole benchmark."
-        )
+    if not summed_up:
+        sentences.append(_scores_in_words(scores))
     reasons = Counter(score.why for score in scores)
     # The count of a single reason would repeat the number of tasks.
     words = list(reasons)
     if len(reasons) > 1:
         words = [f"{count}: {reason}" for reason, count in reasons.items()]
     untested = f"Tasks without a difference to test: {len(scores)} ({'; '.join(words)})"
-    baseline = _advised([score for score in scores if score.why == NO_REFERENCE])
+    baseline = _advised_baseline([score for score in scores if score.why == NO_REFERENCE])
     if baseline:
         untested += f"; run `qwen3nb eval --model {baseline}` on the same tasks for a baseline"
     return " ".join([*sentences, f"{untested}."])
 
 
-def _advised(scores: Sequence[AgainstBaseline]) -> str:
+def _scores_in_words(scores: Sequence[AgainstBaseline]) -> str:
+    """State the score of the first task, or the number of tasks if there are many."""
+    first = scores[0]
+    if len(scores) > MANY:
+        return (
+            f"{first.model} has scores on {len(scores)} tasks, and no mean over a whole benchmark."
+        )
+    return (
+        f"{first.model} scores {first.metric} {table.score_text(first.score)} on "
+        f"{short_task(first.task)}, n = {first.score.n}."
+    )
+
+
+def _advised_baseline(scores: Sequence[AgainstBaseline]) -> str:
     """Return a reference model that has run on none of the tasks, or an empty string."""
     if not scores:
         return ""
     has_search = any(score.type in ("Retrieval", "Reranking") for score in scores)
     # A model without a record of any task is missing on the first one, too.
     for name in scores[0].missing:
-        has_run = any(name not in score.missing for score in scores)
+        has_run_elsewhere = any(name not in score.missing for score in scores)
         # A model that only searches, such as BM25, has no scores on other types of tasks.
         is_suited = has_search or not find_source(name).kind.searches
-        if is_suited and not has_run and name != scores[0].model:
+        if is_suited and not has_run_elsewhere and name != scores[0].model:
             return name
     return ""
 
 
-def _one_task(score: AgainstBaseline) -> str:
+def _task_in_words(score: AgainstBaseline) -> str:
     verdict = f"{score.model} is {score.verdict} than {score.reference}"
     if score.verdict == "not shown":
         verdict = f"no difference between {score.model} and {score.reference} is shown"

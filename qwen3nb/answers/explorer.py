@@ -41,7 +41,7 @@ _LONGEST_CAPTION = 300  # characters of a query in a caption
 _LONGEST_QUERY = 2000  # characters of the selected query
 _SHOWN = 5  # documents of a ranking, and judged documents, with their texts
 _MOST_QUERIES = 200  # queries with documents, limited by
-_SIZE = 1_500_000  # characters of a page
+_LARGEST_PAGE = 1_500_000  # characters of a page
 _MARKUP = "<>&\u2028\u2029"  # characters that a browser may take for markup or the end of a script
 
 
@@ -96,13 +96,14 @@ class Explorer(Answer):
         wins = int(np.sum(differences > _LARGE_DIFFERENCE))
         losses = int(np.sum(differences < -_LARGE_DIFFERENCE))
         largest = np.max(np.abs(differences))
-        (mean,) = paired_differences(self.matrix, pairs=[(best, next_best)], seed=0)
+        (mean_difference,) = paired_differences(self.matrix, pairs=[(best, next_best)], seed=0)
         task = table.short_task(self.matrix.task)
         return Conclusion(
-            f"On {wins + losses} of {mean.n} queries of {task} the two best models differ by more "
-            f"than {_LARGE_DIFFERENCE:g} in {self.matrix.metric}: {best} wins {wins} of them and "
-            f"{next_best} {losses}. The largest difference is {largest:.3f}, the mean over all "
-            f"{mean.n} {difference_text(mean, p_value=False)}.",
+            f"On {wins + losses} of {mean_difference.n} queries of {task} the two best models "
+            f"differ by more than {_LARGE_DIFFERENCE:g} in {self.matrix.metric}: {best} wins "
+            f"{wins} of them and {next_best} {losses}. The largest difference is {largest:.3f}, "
+            f"the mean over all {mean_difference.n} "
+            f"{difference_text(mean_difference, p_value=False)}.",
             data=self.data,
         )
 
@@ -376,7 +377,7 @@ def _what_fits_on_a_page(
             if name not in documents_on_page:
                 new_documents[name] = [cut(document.title, _LONGEST), cut(document.text, _LONGEST)]
         size += len(json.dumps([query, detail, new_documents]))
-        if size > _SIZE:
+        if size > _LARGEST_PAGE:
             break
         details_on_page[query] = detail
         documents_on_page |= new_documents

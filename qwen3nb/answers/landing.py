@@ -45,10 +45,10 @@ def headline_lead(
     As `lead_conclusion`; ``folder`` has all other pages, relative to the landing page. If
     any score is on substitutes for MTEB's data, a banner comes first.
     """
-    sentence = lead_conclusion(comparison, task=task, results=results)
+    conclusion = lead_conclusion(comparison, task=task, results=results)
     if comparison.records:
-        sentence = replace(sentence, page=f"{folder}leaderboard.html")
-    content = sentence._repr_html_()
+        conclusion = replace(conclusion, page=f"{folder}leaderboard.html")
+    content = conclusion._repr_html_()
     figure = lead_figure(comparison, task=task)
     if figure is not None:
         content += figure._repr_html_()
@@ -280,12 +280,12 @@ def _courses(records: Sequence[Result]) -> list[_Course]:
     tasks = list(dict.fromkeys(record.task.key for record in records))
     courses = []
     for trajectory in trajectories(records, tasks=tasks):
-        for record_of_step in trajectory.records.values():  # one per seed
-            first_step = min(record_of_step)
-            later_records = [record for step, record in record_of_step.items() if step > first_step]
+        for record_by_step in trajectory.records.values():  # one per seed
+            first_step = min(record_by_step)
+            later_records = [record for step, record in record_by_step.items() if step > first_step]
             if later_records:
                 best = max(later_records, key=_score)
-                start = record_of_step[first_step]
+                start = record_by_step[first_step]
                 courses.append(_Course(trajectory.training, start, best))
     return courses
 

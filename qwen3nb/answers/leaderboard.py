@@ -96,8 +96,8 @@ def by_model(results: Iterable[Result]) -> dict[str, dict[str, Result]]:
     records: dict[str, dict[str, Result]] = {}
     newest_results, _ = newest_records(results)
     for result in newest_results:
-        of_model = records.setdefault(result.model.identity, {})
-        of_model[result.task.key] = result
+        records_by_task = records.setdefault(result.model.identity, {})
+        records_by_task[result.task.key] = result
     return records
 
 
@@ -120,28 +120,28 @@ class Lead:
 
     def sentence(self, alpha: float) -> str:
         """The best model, its lead, and whether these queries show it."""
-        certain_lead = self.first_shown(alpha)
+        shown_lead = self.first_shown(alpha)
         possibly_equal = [lead.second for lead in self.leads if not lead.significant(alpha)]
         verb = "scores highest"
-        if certain_lead and not possibly_equal:
+        if shown_lead and not possibly_equal:
             verb = "is best"
         task = self.record.task
         score = f"{task.main_metric} {score_text(self.record.main)}"
         text = f"{self.name} {verb} on {short_task(task.key)}: {score}"
         if not self.leads:
             return f"{text}, over {self.queries}; no other model can be compared with it."
-        lead = self.leads[0]
-        text += f", {_lead_text(lead)}"
+        lead_over_next = self.leads[0]
+        text += f", {_lead_text(lead_over_next)}"
         # The next best model is shown to be behind; others further down may not be.
-        if certain_lead is lead:
+        if shown_lead is lead_over_next:
             text += f", a difference that these {self.queries} show."
             if possibly_equal:
                 names = _first_names(possibly_equal, _MOST_NAMED)
                 text += f" It is not shown to be ahead of {names}."
             return text
         text += f", not a difference that these {self.queries} show."
-        if certain_lead:
-            text += f" It is {_lead_text(certain_lead)}, which they do show."
+        if shown_lead:
+            text += f" It is {_lead_text(shown_lead)}, which they do show."
         return text
 
 
@@ -264,7 +264,7 @@ class Leaderboard(Answer):
             scores = _scores_table(self.grid, near_best, {})
         best_scores = replace(scores, rows=scores.rows[:MOST_MODELS])
         title = scores.caption.removesuffix(".")
-        head = " ".join(scores.columns[1].split())
+        first_head = " ".join(scores.columns[1].split())
         first_panel = ", ".join(f"{row[0].text} {row[1].text}" for row in best_scores.rows)
         return Figure(
             name="comparison-tasks" if self.keys else f"comparison-{self.tier}",
@@ -273,7 +273,7 @@ class Leaderboard(Answer):
             "panel; a row without a point was not measured. Overlapping intervals say little "
             "about a difference: see the paired tests." + not_shown(len(scores) - len(best_scores)),
             alt="Panels with a point and an interval per model. "
-            f"{head}: {first_panel or 'no values'}.",
+            f"{first_head}: {first_panel or 'no values'}.",
             data=scores.data,
         )
 
@@ -390,16 +390,16 @@ def lead_conclusion(
 
 
 def _no_results(results: Iterable[Result]) -> str:
-    tasks = sorted({short_task(result.task.key) for result in results})
-    place = "the tasks of this page" if tasks else "whole tasks"
+    tasks_with_results = sorted({short_task(result.task.key) for result in results})
+    place = "the tasks of this page" if tasks_with_results else "whole tasks"
     text = (
         f"No results yet on {place}: `qwen3nb eval` writes some. A run with `--limit` has a "
         "separate page."
     )
-    if tasks:
+    if tasks_with_results:
         text += (
-            f" There are results on {_first_names(tasks, _MOST_TASKS)}; the reading guide of the "
-            "first page links their pages."
+            f" There are results on {_first_names(tasks_with_results, _MOST_TASKS)}; the reading "
+            "guide of the first page links their pages."
         )
     return text
 
@@ -450,18 +450,18 @@ def _scores_table(models: "_Grid", near_best: Mapping[str, Iterable[str]], links
     rows = []
     records: list[Result] = []
     for identity, name in models.names.items():
-        of_model = models.records[identity]
+        records_by_task = models.records[identity]
         example = models.example(identity)
         row = [Cell(name, link=links.get(example.run, ""))]
         for task, identities in near_best.items():
-            if task in of_model:
+            if task in records_by_task:
                 mark = "†" if identity in identities else ""
-                link = score_link(of_model[task], links)
-                row.append(number(of_model[task].main, link=link, mark=mark))
+                link = score_link(records_by_task[task], links)
+                row.append(number(records_by_task[task].main, link=link, mark=mark))
             else:
                 row.append(Cell(_why_missing(example, searched=models.is_search(task))))
         rows.append(row)
-        records += [record for task, record in of_model.items() if task in near_best]
+        records += [record for task, record in records_by_task.items() if task in near_best]
     methods = interval_words(record.main.interval for record in records)
     return Table.of(
         rows,
@@ -584,9 +584,9 @@ def _grid(results: Iterable[Result], tier: str, tasks: Sequence[str] = ()) -> _G
     on_tier = [result for result in latest(results) if result.task.key in keys]
     names, records = model_names(on_tier), by_model(on_tier)
     means = {}
-    for identity, of_model in records.items():
+    for identity, records_by_task in records.items():
         means[identity] = [
-            benchmark_means.column_mean(column, of_model.values()) for column in columns
+            benchmark_means.column_mean(column, records_by_task.values()) for column in columns
         ]
     if columns:
         index = _first_measured(means)
@@ -780,8 +780,8 @@ def cost_table(results: Iterable[Result]) -> Table:
     records = latest(results)
     names = model_names(records)
     rows = []
-    for identity, of_model in by_model(records).items():
-        rows.append(_cost_row(names[identity], list(of_model.values())))
+    for identity, records_by_task in by_model(records).items():
+        rows.append(_cost_row(names[identity], list(records_by_task.values())))
     rows.sort(key=operator.itemgetter("model"))
     return Table.of(
         rows,
@@ -829,9 +829,9 @@ def _draw_scores(scores: Table, width: float) -> MplFigure:
 
 def _draw_panel(axis: Axes, head: str, cells: Mapping[str, Cell]) -> None:
     styles = model_styles(list(cells))
-    for height, (model, cell) in enumerate(cells.items()):
+    for row, (model, cell) in enumerate(cells.items()):
         if cell.value is not None:
-            draw_estimate(axis, height, cell.value, cell.interval, **styles[model], size=4)
+            draw_estimate(axis, row, cell.value, cell.interval, **styles[model], size=4)
     title, _, measure = head.partition("\n")
     axis.set_title(plain(title))
     axis.set_xlabel(plain(measure, longest=44))
@@ -859,8 +859,8 @@ def standings(
     tasks = TIERS[tier].task_keys
     records = [result for result in latest(results) if result.task.key in tasks]
     matrices, _ = pair_results(records)
-    in_order = sorted(matrices, key=lambda matrix: _position(matrix.task, tasks))
-    rankings = _rankings_by_task(in_order, records, seed)
+    in_order_of_tier = sorted(matrices, key=lambda matrix: _position(matrix.task, tasks))
+    rankings = _rankings_by_task(in_order_of_tier, records, seed)
     return rankings | _rankings_over_tasks(matrices, records, seed)
 
 
@@ -1007,19 +1007,19 @@ def _cells_over_tasks(standing: Standing | None, title: str, ranking: Ranking) -
     borda_head = f"Borda\n{title}"
     # The share of random draws of the tasks in which a model has the best mean.
     mean_head, share_head = "mean\non tasks like these", "first\nin draws of tasks"
-    heads = []
+    shown_heads = []
     if ranking.units > 1:
-        heads.append(borda_head)
+        shown_heads.append(borda_head)
     if ranking.units >= FEWEST_TASKS:
-        heads += [mean_head, share_head]
+        shown_heads += [mean_head, share_head]
     if standing is None:
-        return {head: number(None) for head in heads}
+        return {head: number(None) for head in shown_heads}
     cells = {
         borda_head: number(standing.borda, "d"),
         mean_head: number(standing.mean, interval=standing.like_these),
         share_head: number(standing.first, ".0%"),
     }
-    return {head: cells[head] for head in heads}
+    return {head: cells[head] for head in shown_heads}
 
 
 def _tests(rankings: Mapping[str, Ranking]) -> str:
@@ -1121,9 +1121,9 @@ def expected_table(results: Iterable[Result]) -> Table | None:
     names = model_names(records)
     rows = []
     for label in _EXPECTED:
-        records_of_label = _records_expected(label, records)
-        for identity, of_model in by_model(records_of_label).items():
-            rows.append(_expected_row(label, names[identity], of_model))
+        records_of_label = _records_with_expectation(label, records)
+        for identity, records_by_task in by_model(records_of_label).items():
+            rows.append(_expected_row(label, names[identity], records_by_task))
     if not rows:
         return None
     return Table.of(
@@ -1137,7 +1137,7 @@ def expected_table(results: Iterable[Result]) -> Table | None:
     )
 
 
-def _records_expected(label: str, records: Iterable[Result]) -> list[Result]:
+def _records_with_expectation(label: str, records: Iterable[Result]) -> list[Result]:
     """Return the records of a model with an expected score, or of all extracted models."""
     if label != _OURS:
         return [record for record in records if label in (record.model.label, record.model.spec)]
@@ -1145,7 +1145,9 @@ def _records_expected(label: str, records: Iterable[Result]) -> list[Result]:
     return [record for record in records if read_provenance(root / record.model.spec) is not None]
 
 
-def _expected_row(label: str, name: str, of_model: Mapping[str, Result]) -> dict[str, object]:
+def _expected_row(
+    label: str, name: str, records_by_task: Mapping[str, Result]
+) -> dict[str, object]:
     # "~": about the value; ">": above it.
     relation, remark = "~", ""
     if label == _OURS:
@@ -1153,19 +1155,19 @@ def _expected_row(label: str, name: str, of_model: Mapping[str, Result]) -> dict
     row: dict[str, object] = {"model": (name, remark)}
     for task, target in _TARGETS.items():
         row[f"{task}\n{target.metric}, expected"] = f"{relation} {_EXPECTED[label][task]:.2f}"
-        row[f"{task}\n{target.metric}, measured"] = _measured_cell(label, of_model, task)
+        row[f"{task}\n{target.metric}, measured"] = _measured_cell(label, records_by_task, task)
     return row
 
 
-def _measured_cell(label: str, of_model: Mapping[str, Result], task: str) -> Cell:
+def _measured_cell(label: str, records_by_task: Mapping[str, Result], task: str) -> Cell:
     target = _TARGETS[task]
     score = None
-    if task in of_model:
-        score = of_model[task].metrics.get(target.metric)
+    if task in records_by_task:
+        score = records_by_task[task].metrics.get(target.metric)
     if score is None or score.value is None:
-        folder = next(iter(of_model.values())).model.spec
+        folder = next(iter(records_by_task.values())).model.spec
         return Cell("missing", f"qwen3nb eval --model {folder} --tasks {','.join(_TARGETS)}")
-    measured_on = of_model[task].task
+    measured_on = records_by_task[task].task
     if measured_on.revision != target.revision or measured_on.size != target.size:
         return number(score.value, detail="other data, not judged")
     difference = score.value - _EXPECTED[label][task]
@@ -1196,11 +1198,11 @@ def sts_table(results: Iterable[Result]) -> Table | None:
     heads += [f"MS MARCO\n{metric.replace('Recall', 'R')}" for metric in metrics]
     names = model_names(records)
     rows = []
-    for identity, of_model in by_model(records).items():
-        correlations = [_metric_cell(of_model, task, "Spearman") for task in tasks]
+    for identity, records_by_task in by_model(records).items():
+        correlations = [_metric_cell(records_by_task, task, "Spearman") for task in tasks]
         mean = _mean_of_cells(correlations)
-        searches = [_metric_cell(of_model, "MSMARCO", metric) for metric in metrics]
-        rows.append((names[identity], *correlations, mean, *searches))
+        scores_on_msmarco = [_metric_cell(records_by_task, "MSMARCO", metric) for metric in metrics]
+        rows.append((names[identity], *correlations, mean, *scores_on_msmarco))
     rows.sort(key=operator.itemgetter(0))  # by name
     return Table.of(
         rows,
@@ -1222,10 +1224,10 @@ def _metrics_on_msmarco(records: Iterable[Result]) -> list[str]:
     return [metric for metric in _MSMARCO_METRICS if metric in recorded]
 
 
-def _metric_cell(of_model: Mapping[str, Result], task: str, metric: str) -> Cell:
-    if task not in of_model:
+def _metric_cell(records_by_task: Mapping[str, Result], task: str, metric: str) -> Cell:
+    if task not in records_by_task:
         return Cell("not run")
-    return number(of_model[task].metrics.get(metric))
+    return number(records_by_task[task].metrics.get(metric))
 
 
 def _mean_of_cells(cells: Sequence[Cell]) -> float | str:

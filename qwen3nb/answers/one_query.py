@@ -40,6 +40,7 @@ def query_table(
     """
     searches = [result for result in results if _is_search_with_scores(result)]
     for result in sorted(searches, key=lambda result: result.task.size["documents"]):
+        # Larger ones, which follow, are not affordable either.
         if not _is_affordable(model, result.task.size["documents"]):
             return None
         for source in data:

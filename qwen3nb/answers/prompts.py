@@ -91,18 +91,18 @@ class Prompts(Answer):
 
     def pairs_table(self) -> Table:
         """A row per pair of models and task: whether a prompt turns their order, and P(A > B)."""
-        closest: Sequence[PromptPair] = self.pairs
+        shown_pairs: Sequence[PromptPair] = self.pairs
         limit_sentence = ""
         if len(self.pairs) > _MOST_ROWS:
-            closest = heapq.nsmallest(_MOST_ROWS, self.pairs, key=lambda pair: pair.probability)
+            shown_pairs = heapq.nsmallest(_MOST_ROWS, self.pairs, key=lambda pair: pair.probability)
             limit_sentence = (
                 f" Shown: {_MOST_ROWS:,} of {len(self.pairs):,}, with the smallest P(A > B)."
             )
         scores: list[PromptScores] = []
-        for pair in closest:
+        for pair in shown_pairs:
             scores += [pair.first, pair.second]
         return Table.of(
-            [_pair_row(pair) for pair in closest],
+            [_pair_row(pair) for pair in shown_pairs],
             note="A is the better one by default. B passes A if its best prompt exceeds A's "
             "default. P(A > B): share of the pairs of a prompt of A and one of B in which A scores "
             "higher; interval: 95 %, Newcombe's over prompts, with percentiles of "

@@ -58,7 +58,7 @@ class RunTrace:
         possible = possible_baselines(others, named=named)
         names = system_names(possible)
         order = baselines(possible, names, named=named)
-        follows = []
+        entries = []
         for task, records in sorted(by_task.items()):
             by_name = {
                 system_name(record, names): record
@@ -68,12 +68,12 @@ class RunTrace:
             in_order = [by_name[name] for name in order if name in by_name]
             baseline = strongest(in_order, named)
             if baseline is not None:
-                follows.append([task, system_name(baseline, names), _digest(records)])
+                entries.append([task, system_name(baseline, names), _digest(records)])
                 continue
             of_models = [record for record in records if record.model.label in models]
             if of_models:
-                follows.append([task, "", _digest(of_models)])
-        return follows
+                entries.append([task, "", _digest(of_models)])
+        return entries
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return {_TYPE: asdict(self), "text/plain": ""}  # invisible in the notebook

@@ -67,16 +67,16 @@ class Speed(Answer):
         if not self.benches:
             return Conclusion("No model was timed.")
         # Our own method comes after those of the other libraries.
-        timings = [bench.timings[-1] for bench in self.benches]
+        our_timings = [bench.timings[-1] for bench in self.benches]
         ratios = [
             f"{timing['ratio']:.2f} times as fast for {bench.model} on {bench.texts}"
-            for bench, timing in zip(self.benches, timings, strict=True)
+            for bench, timing in zip(self.benches, our_timings, strict=True)
         ]
-        difference = max(timing["difference"] for timing in timings)
+        difference = max(timing["difference"] for timing in our_timings)
         relation = "not the same"
-        if all(timing["equal"] for timing in timings):
+        if all(timing["equal"] for timing in our_timings):
             relation = "the same"
-        shares = [100 * timing["peak_share"] for timing in timings]
+        shares = [100 * timing["peak_share"] for timing in our_timings]
         sentences = [
             "Compared with sentence-transformers at its best batch size, load_encoder is "
             f"{'; '.join(ratios)}.",

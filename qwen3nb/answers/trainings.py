@@ -65,7 +65,7 @@ _TITLES = {
     "loss_emb": "loss, embedding",
     "lr": "learning rate",
 }
-_SPEED = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
+_SPEED_SUFFIXES = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
 _LOGARITHMIC = 8  # ratio of the longest to the shortest training from which on the axis is so
 _SENTENCES = 3  # trainings in the conclusion
 
@@ -182,7 +182,7 @@ class Trainings(Answer):
             logged |= log.series.keys()
         names = list(_TITLES)
         for name in sorted(logged):
-            is_score = name.startswith("eval_") and not name.endswith(_SPEED)
+            is_score = name.startswith("eval_") and not name.endswith(_SPEED_SUFFIXES)
             if is_score and name not in _TITLES:
                 names.append(name)
         return [name for name in names if name in logged]

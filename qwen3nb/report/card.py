@@ -271,10 +271,12 @@ def records_of(folder: Path, results: Sequence[Result]) -> list[Result]:
     """
     if not results:
         return []
-    content = fingerprint(find_source(str(folder)))
+    model_fingerprint = fingerprint(find_source(str(folder)))
     # Weights and files decide: the label may have changed.
     of_model = [
-        record for record in latest(results) if record.model.settings.get("model") == content
+        record
+        for record in latest(results)
+        if record.model.settings.get("model") == model_fingerprint
     ]
     newest_of_tasks, _ = newest_records(of_model)
     by_identity = defaultdict(list)  # one of each way in which the model was used
@@ -424,11 +426,11 @@ def _is_better(difference: PairedDifference, alpha: float) -> bool:
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NOT_GIVEN = "not given"
-_LISTS = ("language", "datasets")
+_LIST_FACTS = ("language", "datasets")
 # Facts that the files of a training may state.
-_NULLS = ("", "null", "Null", "NULL", "~")  # YAML's nothing, as text
+_YAML_NULLS = ("", "null", "Null", "NULL", "~")  # YAML's nothing, as text
 _OF_LICENCE = ("license", "license_name", "license_link")
-_RECORDED = (*_OF_LICENCE, "language", "datasets", "base_model")
+_RECORDED_FACTS = (*_OF_LICENCE, "language", "datasets", "base_model")
 # Text that YAML 1.2, which the hub reads, takes for a number; PyYAML writes it without quotes.
 _NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|0o[0-7]+")
 Rows = list[tuple[str, str]]
@@ -561,10 +563,10 @@ def _without_nulls(fields: JsonObject) -> JsonObject:
     facts: JsonObject = {}
     for name, value in fields.items():
         if isinstance(value, list):
-            entries = [entry for entry in value if entry not in _NULLS]
+            entries = [entry for entry in value if entry not in _YAML_NULLS]
             if entries:
                 facts[name] = entries
-        elif value not in _NULLS:
+        elif value not in _YAML_NULLS:
             facts[name] = value
     return facts
 
@@ -584,13 +586,13 @@ def _add_facts(all_facts: JsonObject, facts: JsonObject) -> None:
 def _recorded_facts(fields: JsonObject, *, file: Path) -> JsonObject:
     """Return the recorded facts: lists where the card has lists; several licences are a list."""
     facts: JsonObject = {}
-    for name in _RECORDED:
+    for name in _RECORDED_FACTS:
         texts = _texts(fields.get(name))
         if not texts:
             continue
         # One text, but for what the card has as a list.
         facts[name] = texts[0]
-        if name in _LISTS or (name == "license" and len(texts) > 1):
+        if name in _LIST_FACTS or (name == "license" and len(texts) > 1):
             facts[name] = texts
     # Something is stated, such as a number, that is neither a text nor a list of texts.
     if fields.get("license") and "license" not in facts:

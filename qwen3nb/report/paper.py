@@ -34,7 +34,7 @@ _TEXT_HEIGHT = 650  # points of the lowest page among the styles
 _LINE = 12  # points from one line of a caption to the next
 _LETTERS = 15  # of a caption on an inch, at most
 _HIGHEST = 0.85  # of the page, of a figure without its caption
-_ROWS = 24  # of two lines, on a page with heads, caption and notes
+_MOST_ROWS = 24  # of two lines, on a page with heads, caption and notes
 # A figure with one panel, legible in one column; others span the page.
 _NARROW = re.compile(r"interference")
 _CLASSES = {
@@ -258,8 +258,8 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
         pages = figure.save_pages(file, columns=_columns(figure), paper=style)
         figure_files += pages
         for index, page in enumerate(pages):
-            float_ = _Float(page.stem, figure, is_continued=index > 0)
-            floats.append(float_.latex(column_width=column_width, page_width=page_width))
+            latex_float = _Float(page.stem, figure, is_continued=index > 0)
+            floats.append(latex_float.latex(column_width=column_width, page_width=page_width))
     inputs = [rf"\input{{tables/{file.stem}}}" for file in table_files]
     texts = {
         "data.tex": _banner(contents.data_used()),
@@ -305,10 +305,10 @@ class _Float:
 
         Widths are in inches.
         """
-        environment, width, inches = "figure", r"\columnwidth", column_width
+        environment, width, width_in_inches = "figure", r"\columnwidth", column_width
         if column_width < page_width and _columns(self.figure) == 2:
-            environment, width, inches = "figure*", r"\textwidth", page_width
-        height = _height_without_caption(self.figure.legend, inches)
+            environment, width, width_in_inches = "figure*", r"\textwidth", page_width
+        height = _height_without_caption(self.figure.legend, width_in_inches)
         size = rf"width={width},height={height:.2f}\textheight,keepaspectratio"
         caption = rf"\caption{{{latex_text(self.figure.legend)}}}"
         if self.is_continued:
@@ -333,18 +333,18 @@ def _height_without_caption(caption: str, width: float) -> float:
 
 def _parts(table: Table) -> list[Table]:
     """Return a table, or its parts if it is higher than a page; the last one has the note."""
-    count = math.ceil(len(table.rows) / _ROWS)
-    if count < 2:
+    part_count = math.ceil(len(table.rows) / _MOST_ROWS)
+    if part_count < 2:
         return [table]
-    size = math.ceil(len(table.rows) / count)
+    rows_per_part = math.ceil(len(table.rows) / part_count)
     parts = []
-    for index in range(count):
-        start = index * size
-        part = replace(table, rows=table.rows[start : start + size])
+    for index in range(part_count):
+        start = index * rows_per_part
+        part = replace(table, rows=table.rows[start : start + rows_per_part])
         if index > 0:
             name = f"{table.name}-{index + 1}"
             part = replace(part, name=name, caption=f"{table.caption} (continued)")
-        if index < count - 1:
+        if index < part_count - 1:
             part = replace(part, note="")
         parts.append(part)
     return parts

@@ -62,15 +62,15 @@ def wrapped_names(names: Sequence[str], *, longest: int, lines: int = 2) -> list
 
 def _label(name: str, longest: int, lines: int, *, start: int | None = None) -> str:
     """Return a name on one or two lines; the last begins at ``start``, or has the end."""
-    parts = wrap(name, longest)
-    if len(parts) <= lines:
-        return "\n".join(parts)
+    wrapped_lines = wrap(name, longest)
+    if len(wrapped_lines) <= lines:
+        return "\n".join(wrapped_lines)
     start_of_end = len(name) - (longest - 1)  # one character is the ellipsis
     last_line = f"…{name[start_of_end:]}"
     if start is not None and start < start_of_end:
         middle = name[start : start + longest - 2]  # two characters are the ellipses
         last_line = f"…{middle}…"
-    return "\n".join([*parts[: lines - 1], last_line])
+    return "\n".join([*wrapped_lines[: lines - 1], last_line])
 
 
 def _start_of_difference(names: Sequence[str], longest: int) -> int:

@@ -145,11 +145,11 @@ def _eval_options(result: Result, *, whole: bool) -> dict[str, object]:
     options: dict[str, object] = {"model": result.options.get("checkpoint") or result.model.spec}
     options |= _selection(result, whole=whole)
     # Measured in another way: only the settings of its model are known.
-    values = {**result.model.settings, "seed": result.seed}
+    recorded_values = {**result.model.settings, "seed": result.seed}
     if "checkpoint" in result.options:  # measured by this command, or by its notebook
-        values = {**result.options, "relevance_threshold": result.data.relevance_threshold}
+        recorded_values = {**result.options, "relevance_threshold": result.data.relevance_threshold}
     for name, default in EVAL_DEFAULTS.items():
-        value = values.get(name)
+        value = recorded_values.get(name)
         if value is not None and value != default:
             options[name] = value
     return options

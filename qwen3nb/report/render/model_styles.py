@@ -100,7 +100,7 @@ def _shade(color: str, turns: int) -> str:
         shades.append(colorsys.hls_to_rgb(rotated_hue, lightness / 100, saturation * 0.7))
     # A medium luminance is legible on white and on dark.
     medium_shade = min(shades, key=lambda shade: abs(_luminance(shade) - 0.2))
-    return "#" + "".join(f"{round(255 * part):02X}" for part in medium_shade)
+    return "#" + "".join(f"{round(255 * channel):02X}" for channel in medium_shade)
 
 
 def _luminance(color: tuple[float, float, float]) -> float:

@@ -120,7 +120,7 @@ def test_a_page_holds_the_largest_differences_of_every_pair_and_is_not_large(mon
         assert set(explorer.to_frame(first=first, second=second).index[:3]) <= set(kept)
     whole = query_details(kept, explorer.records, texts)
     assert list(whole["queries"]) == kept
-    module = "qwen3nb.answers.explorer._SIZE"
+    module = "qwen3nb.answers.explorer._LARGEST_PAGE"
     monkeypatch.setattr(module, len(json.dumps(whole)) // 2)
     part = query_details(kept, explorer.records, texts)
     assert list(part["queries"]) == kept[: len(part["queries"])]
