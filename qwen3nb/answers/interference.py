@@ -454,6 +454,7 @@ def _row(name: str, estimate: Estimate) -> dict[str, object]:
         "TIR in %, ± std\n95 % interval": Cell(
             tir, interval, value=estimate.tir, interval=estimate.interval
         ),
+        # With the standard deviation over seeds, where there are several.
         "specialist\n− joint": number(estimate.delta, "+.4f", detail=deviation),
     }
 

@@ -793,6 +793,7 @@ def cost_table(results: Iterable[Result]) -> Table:
 
 def _cost_row(name: str, records: Sequence[Result]) -> dict[str, object]:
     costs = [record.cost for record in records]
+    # 0 stands for costs that were not measured; `or None` shows them as such.
     peak_mebibytes = max(cost.peak_memory_bytes or 0 for cost in costs) / 2**20
     speeds = [cost.texts_per_second for cost in costs if cost.texts_per_second]
     speed = Cell("none encoded")
@@ -814,7 +815,7 @@ def _draw_scores(scores: Table, width: float) -> MplFigure:
     rows = scores.rows[::-1]  # the last row is drawn on top
     names = [row[0].text for row in rows]
     heads = scores.columns[1:]
-    row_height = 0.165
+    row_height = 0.165  # inches
     if any_takes_two_lines(names):
         row_height = 0.22
     height = row_height * len(rows) + 0.72
@@ -1071,6 +1072,7 @@ def _rank_cell(standing: Standing | None, system: str, ranking: Ranking) -> Cell
         f"{low} to {high}",
         value=standing.rank,
         interval=standing.rank_interval,
+        # Models with a letter in common are not significantly different.
         mark=" ".join(_group_mark(group) for group in standing.groups),
     )
 

@@ -126,6 +126,7 @@ def _query_table(model: Any, collection: TestCollection, result: Result, query: 
         raise ValueError(f"unknown query {query!r} of {result.task.key}; such as: {examples}")
     query = query or typical_query(scores_of_queries)
     scores = as_searcher(model).scores_of_all(collection.queries[query], collection)
+    # Such as the query itself, where it is one of the documents.
     for document in collection.removed(query):
         scores.pop(document, None)
     return Table.of(

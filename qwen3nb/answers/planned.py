@@ -50,6 +50,7 @@ class PlannedComparison(Answer):
             row = {
                 "task": task.task,
                 "deviation": task.deviation or "not known: give --deviation",
+                # Without earlier records, a dash.
                 "queries there": task.there or None,
                 f"needed for {self.plan.margin:g}": task.needed,
                 "shown by those there": number(task.detectable, ".3f"),

@@ -156,6 +156,7 @@ class Reranking(Answer):
                 "reranked": pd.Series(result.per_query[METRIC]),
                 "gain": pd.Series(result.per_query[_GAIN]),
             }
+            # Series are aligned by query, which becomes a column.
             frames.append(pd.DataFrame(columns).rename_axis("query").reset_index())
         if not frames:
             return pd.DataFrame()
@@ -276,6 +277,7 @@ def _draw_gains(axis: Axes, result: Result) -> None:
     """Draw a bar per query, the largest gain on the left, losses in another colour."""
     gains = _sorted_gains(result)
     positions = np.arange(1, len(gains) + 1)
+    # Gains in one colour, losses in another; queries without a change have no bar.
     for is_drawn, color in ((gains > 0, COLORS[0]), (gains < 0, COLORS[1])):
         axis.bar(positions[is_drawn], gains[is_drawn], width=1.0, color=color)
     axis.axhline(0, color=GREY, linewidth=0.8)
@@ -300,6 +302,7 @@ def cases_table(runs: Sequence[RerankedData]) -> Table:
     for data in runs:
         for query, gain in data.result.per_query[_GAIN].items():
             cases.append(_Case(gain, query, data))
+    # The largest change first, gain or loss.
     cases.sort(key=lambda case: (-abs(case.gain), case.query))
     gains = [case for case in cases if case.gain > 0]
     losses = [case for case in cases if case.gain < 0]

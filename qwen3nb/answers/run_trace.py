@@ -70,6 +70,7 @@ class RunTrace:
             if baseline is not None:
                 entries.append([task, system_name(baseline, names), _digest(records)])
                 continue
+            # Without a baseline, the page follows from the model's own records alone.
             of_models = [record for record in records if record.model.label in models]
             if of_models:
                 entries.append([task, "", _digest(of_models)])

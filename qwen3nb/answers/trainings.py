@@ -160,6 +160,7 @@ class Trainings(Answer):
         for axis, measure in zip(axes, measures, strict=True):
             logs = [log for log in self.logs if log.series.get(measure)]
             for log in logs:
+                # A series is a list of pairs of a step and a value.
                 steps, values = zip(*log.series[measure], strict=True)
                 (line,) = axis.plot(steps, values, lw=1.3, ms=3, **styles[log.name])
                 lines_by_label[labels[log.name]] = line

@@ -163,6 +163,7 @@ def extract(
 
     def write_card(folder: Path) -> str:
         card = card_text(folder, [], facts=facts_file, license=license, hub_id=hub_id, name=name)
+        # Raises if the card has a secret in it.
         known_secrets().refuse(card, place=str(Path(output) / "README.md"))
         return card
 

@@ -246,6 +246,7 @@ def _with_options(checkpoint: Model | str, arguments: Mapping[str, Any]) -> Mode
     """Return the model with those of its options that are among the arguments."""
     model: Model = named(checkpoint)
     if not model.spec:  # in a notebook run interactively
+        # The sentence names the model, and why it is this one.
         spec, sentence = default_model()
         print(sentence)
         model = replace(model, spec=spec)

@@ -152,7 +152,7 @@ class PairMatrix:
 
         wins = self._wins()
         models = self._models_by_wins(wins)
-        row_height = 0.19
+        row_height = 0.19  # inches
         if figure.any_takes_two_lines(models):
             row_height = 0.24
         drawing, axis = plt.subplots(figsize=(width, row_height * len(models) + 1.4))

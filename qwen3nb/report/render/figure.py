@@ -416,7 +416,7 @@ def _draw_forest(rows: Sequence[ForestRow], xlabel: str, width: float) -> MplFig
     # Row 0 is at the bottom.
     upwards = rows[::-1]
     labels = row_names([row.label for row in upwards], longest=layout.longest_name)
-    row_height = 0.21
+    row_height = 0.21  # inches
     if any("\n" in label for label in labels):
         row_height = 0.27
     figure, (axis,), _ = panels(1, width, height=row_height * len(rows) + 0.75)

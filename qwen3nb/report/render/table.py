@@ -452,6 +452,7 @@ class Table:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         for row in zip(*columns, strict=True):
+            # A spreadsheet would run text that begins with an equals sign.
             writer.writerow(map(_inert_value, row))
         return buffer.getvalue()
 
