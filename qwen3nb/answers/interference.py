@@ -555,6 +555,18 @@ def _mean_cell(scores: _Scores | None) -> tuple[Cell, str]:
 
 def differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
     """A row per data set and pair of configurations: difference, interval and p-values."""
+    return Table.of(
+        [_difference_row(difference) for difference in differences],
+        note=_differences_note(differences),
+        empty="No two configurations have a seed and a task in common.",
+        name="configuration-differences",
+        caption="Differences between every two trained configurations on each data set, tested.",
+        data=_data_used(differences),
+    )
+
+
+def _differences_note(differences: Sequence[ConfigurationDifference]) -> str:
+    """Name the tests of the differences, their correction, and what they do not show."""
     family = max((difference.family for difference in differences), default=0)
     correction = ""
     if family > 1:
@@ -562,17 +574,12 @@ def differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
     clusters = ""
     if any(difference.units for difference in differences):
         clusters = ", by clusters of queries"
-    return Table.of(
-        [_difference_row(difference) for difference in differences],
-        note=f"95 % intervals and two-sided p-values{correction}; "
-        f"corrected p < {ALPHA:g} in bold. With scores per query: {QUERIES}{clusters}, "
-        f"each averaged over the seeds that both have, and the interval "
-        f"({interval_words(['paired'])}) over queries; this does not generalise to other seeds. "
-        "Without: paired t-test and Student's interval over seeds.",
-        empty="No two configurations have a seed and a task in common.",
-        name="configuration-differences",
-        caption="Differences between every two trained configurations on each data set, tested.",
-        data=_data_used(differences),
+    method = interval_words(["paired"])
+    return (
+        f"95 % intervals and two-sided p-values{correction}; corrected p < {ALPHA:g} in bold. With "
+        f"scores per query: {QUERIES}{clusters}, each averaged over the seeds that both have, and "
+        f"the interval ({method}) over queries; this does not generalise to other seeds. Without: "
+        "paired t-test and Student's interval over seeds."
     )
 
 

@@ -293,7 +293,7 @@ class Leaderboard(Answer):
             task = busiest_task(self.results, TIERS[self.tier].task_keys)
             board = replace(self, keys=(task,), compared=self.comparison)
         scores = board.table(name="headline")
-        if not len(scores):
+        if not scores.rows:
             note = f"No results on the {self.tier} tier yet; run `qwen3nb eval --tier {self.tier}`."
             return Table(("model",), (), note)
         if most is None or len(scores) <= most:

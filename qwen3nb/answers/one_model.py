@@ -316,7 +316,8 @@ def _run_facts(results: Sequence[Result], record: Result) -> dict[str, object]:
         noun: f"{computed:,} computed, {cached:,} from the cache",
     }
     # A reranking is measured again data set by data set, not by one command.
-    if record.search.first is None:
+    is_reranking = record.search.first is not None
+    if not is_reranking:
         command = command_again(record, whole=True)
         if command:
             facts["make it again"] = Cell(command, code=True)
@@ -341,9 +342,10 @@ def _count_facts(results: Sequence[Result]) -> dict[str, object]:
 
 def suite_table(summary: Summary) -> Table:
     """Return the means: a row per benchmark or type; the note lists what is missing."""
-    rows = _type_rows(summary)
     if summary.means:
         rows = [_benchmark_row(mean) for mean in summary.means]
+    else:
+        rows = _type_rows(summary)
     gaps = [f"{task} ({reason})" for task, reason in sorted(summary.missing.items())]
     note = (
         f"Missing: {'; '.join(gaps) or 'nothing'}. A mean of a benchmark needs a score on every "

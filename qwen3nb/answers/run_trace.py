@@ -50,23 +50,25 @@ class RunTrace:
         by_task: dict[str, list[Result]] = {}
         for record in latest(result for result in results if result.task.key in tasks):
             by_task.setdefault(record.task.key, []).append(record)
-        others = [
+        records_of_others = [
             record
             for record in itertools.chain(*by_task.values())
             if record.model.label not in models
         ]
-        possible = possible_baselines(others, named=named)
-        names = system_names(possible)
-        order = baselines(possible, names, named=named)
+        candidates = possible_baselines(records_of_others, named=named)
+        names = system_names(candidates)
+        names_by_rule = baselines(candidates, names, named=named)
         entries = []
         for task, records in sorted(by_task.items()):
-            by_name = {
+            candidate_by_name = {
                 system_name(record, names): record
-                for record in possible
+                for record in candidates
                 if record.task.key == task and record.main.value is not None
             }
-            in_order = [by_name[name] for name in order if name in by_name]
-            baseline = strongest(in_order, named)
+            candidates_in_order = [
+                candidate_by_name[name] for name in names_by_rule if name in candidate_by_name
+            ]
+            baseline = strongest(candidates_in_order, named)
             if baseline is not None:
                 entries.append([task, system_name(baseline, names), _digest(records)])
                 continue

@@ -75,7 +75,8 @@ class RunPage:
         parts = []
         for name, value in self.parameters.items():
             is_default = name in defaults and value == defaults[name]
-            if value == "" or (is_default and name not in _ALWAYS_SHOWN):
+            is_left_out = is_default and name not in _ALWAYS_SHOWN
+            if is_left_out or value == "":
                 continue
             parts.append(f"{name} {value}")
         return ", ".join(parts) or "defaults"

@@ -117,13 +117,14 @@ class Trainings(Answer):
     def table(self) -> Table:
         """A row per task and training: the last step against the first, tested."""
         gains = [summary.gain for summary in self.summaries]
+        method = interval_words(["paired"])
+        test = family_words(gains, "gains")
         return Table.of(
             [_row(summary) for summary in self.summaries],
-            note=f"95 % intervals ({interval_words(['paired'])}); p: "
-            f"{family_words(gains, 'gains')}; p < {ALPHA:g}, and an interval that excludes 0, in "
-            "bold. First and last are not selected by score, so the difference is not biased, "
-            "unlike the mean of the best step; training again gives another model, which a single "
-            "training cannot show.",
+            note=f"95 % intervals ({method}); p: {test}; p < {ALPHA:g}, and an interval that "
+            "excludes 0, in bold. First and last are not selected by score, so the difference is "
+            "not biased, unlike the mean of the best step; training again gives another model, "
+            "which a single training cannot show.",
             empty="No training has two or more evaluated steps with scores per query.",
             name="gains",
             caption="Gain of each training: its last step against its first, on the same queries.",

@@ -573,13 +573,13 @@ def _html_row(row: Sequence[Cell]) -> str:
     row_id = ""
     if name_cell.id:
         row_id = f' id="{html.escape(name_cell.id, quote=True)}"'
-    cells = [f'<th scope="row"{_sort_key(name_cell)}>{_html_cell(name_cell)}</th>']
+    cells = [f'<th scope="row"{_sort_attribute(name_cell)}>{_html_cell(name_cell)}</th>']
     for cell in value_cells:
-        cells.append(f"<td{_sort_key(cell)}>{_html_cell(cell)}</td>")
+        cells.append(f"<td{_sort_attribute(cell)}>{_html_cell(cell)}</td>")
     return f"<tr{row_id}>{''.join(cells)}</tr>"
 
 
-def _sort_key(cell: Cell) -> str:
+def _sort_attribute(cell: Cell) -> str:
     """Return the attribute by which the book's script sorts; empty for words."""
     if cell.value is None:
         return ""
