@@ -245,6 +245,7 @@ def _score_row(score: AgainstBaseline, file: str, is_compared: bool) -> dict[str
         "score\n95 % interval": table.number(score.score, link=file),
     }
     if is_compared:
+        # The pairs of models over which p is corrected.
         pairs = f"{score.family} pairs" if score.family else ""
         p_value = p_value_text(score.p_value)
         row["Δ\n95 % interval"] = _difference_cell(score)
@@ -297,7 +298,7 @@ def _test_and_correction(scores: Sequence[AgainstBaseline]) -> str:
         f"{TEST}, corrected by {' or '.join(corrections)} over all pairs of the models with scores "
         "on the task, whose number is below p"
     )
-    # The correction has a condition where the smallest sample is small.
+    # Of few queries, the correction presumes that their differences are not skewed.
     sample_sizes = [score.score.n for score in scores if score.correction != "none"]
     return words + skewness_condition(min(sample_sizes, default=0))
 

@@ -567,6 +567,7 @@ def differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
 
 def _differences_note(differences: Sequence[ConfigurationDifference]) -> str:
     """Name the tests of the differences, their correction, and what they do not show."""
+    # The number of differences whose p-values are corrected together.
     family = max((difference.family for difference in differences), default=0)
     correction = ""
     if family > 1:

@@ -910,6 +910,7 @@ def _rankings_by_means(comparison: Comparison, seed: int) -> dict[str, Ranking]:
     rankings = {}
     for mean in comparison.means:
         tasks = [part.task for part in mean.parts]
+        # The shares are the weights of the tasks; a group of tasks counts as one unit.
         rankings[mean.task] = rank_systems(
             mean.parts,
             seed=seed,

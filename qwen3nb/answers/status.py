@@ -264,6 +264,7 @@ def _page_row(page: RunPage) -> dict[str, object]:
         "page\nparameters": Cell(page.name, page.parameters_text, link=page.link),
         "status": Cell(page.status, strong=bool(page.failed)),
         "seconds": seconds,
+        # Up to the minute.
         "finished (UTC)": page.finished[:16].replace("T", " ") or "never",
     }
 

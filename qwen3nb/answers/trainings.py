@@ -418,7 +418,7 @@ def _best_in_words(summary: TrainingSummary) -> str:
     step = best.first.capitalize()
     if best.identical:
         return f"{step} and {best.second} score the same on every query."
-    # The only pair of steps is then that of the gain, which is tested already.
+    # The gain of a training with two steps already says whether they differ.
     has_two_steps = best.family == 1 and {best.first, best.second} == {gain.first, gain.second}
     if has_two_steps:
         return f"{step} scores best of the two."

@@ -171,7 +171,7 @@ class PairMatrix:
                 continue
             axis.annotate(
                 f"{count:.0f}",
-                (column, row),
+                (column, row),  # x, y
                 color=_ON_COLOR,
                 ha="center",
                 va="center",

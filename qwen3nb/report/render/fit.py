@@ -206,7 +206,7 @@ def page_parts(figure: matplotlib.figure.Figure, page_height: float) -> list[Bbo
     if height <= page_height:
         return [Bbox([[0, 0], [width, height]])]
     bottoms = [*_gaps(figure), 0.0]  # where a part may end, from the top down
-    # The same with one more line; after the last line there is none, so the part ends.
+    # Where it would end with one more line; after the last one, a part always ends.
     next_bottoms = [*bottoms[1:], -math.inf]
     parts = []
     top = height

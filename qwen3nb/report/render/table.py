@@ -425,7 +425,7 @@ class Table:
             name, _, detail = head.partition("\n")
             heads.append(_stacked(latex_text(name), detail, side))
         return [
-            # `_FIT` opens a brace that the second one of the last line closes.
+            # Columns such as "lrrr"; `_FIT` opens a brace that the last line closes.
             _FIT + rf"\begin{{tabular}}{{l{side * (len(self.columns) - 1)}}}",
             r"\toprule",
             _latex_line(heads),
