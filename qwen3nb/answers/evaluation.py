@@ -173,8 +173,8 @@ def scores_table(
     # Means come first, because False comes before True; then the types by name.
     for kind in sorted(by_type, key=lambda kind: (kind != MEAN, kind)):
         title = "Means" if kind == MEAN else kind
-        of_kind = _table_of_scores(by_type[kind], files, kind=kind)
-        tables.append((f"{title} ({len(by_type[kind])})", of_kind))
+        table_of_kind = _table_of_scores(by_type[kind], files, kind=kind)
+        tables.append((f"{title} ({len(by_type[kind])})", table_of_kind))
     return Sections(tuple(tables), about)
 
 

@@ -892,9 +892,9 @@ def _rankings_over_tasks(
     for matrix in matrices:
         by_metric[matrix.metric].append(matrix)
     rankings = {}
-    for metric, of_metric in by_metric.items():
+    for metric, matrices_of_metric in by_metric.items():
         # The tasks that most models have: a mean needs all of them.
-        shared_tasks = benchmark_means.rankable(of_metric)
+        shared_tasks = benchmark_means.rankable(matrices_of_metric)
         if len(shared_tasks) < 2:
             continue
         title = ALL_TASKS
@@ -1007,8 +1007,9 @@ def _cells_over_tasks(standing: Standing | None, title: str, ranking: Ranking) -
     A model without a standing has dashes.
     """
     borda_head = f"Borda\n{title}"
+    mean_head = "mean\non tasks like these"
     # The share of random draws of the tasks in which a model has the best mean.
-    mean_head, share_head = "mean\non tasks like these", "first\nin draws of tasks"
+    share_head = "first\nin draws of tasks"
     shown_heads = []
     if ranking.units > 1:
         shown_heads.append(borda_head)

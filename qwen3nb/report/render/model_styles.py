@@ -11,7 +11,16 @@ from typing import NamedTuple, TypedDict
 
 from qwen3nb import paths
 
-_FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#00858A", "#8F5FA8")
+_FREE_COLORS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#C2679B",
+    "#7A6FD0",
+    "#B5495B",
+    "#00858A",
+    "#8F5FA8",
+)
 _MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled; open ones have a meaning
 _RED_WEIGHT, _GREEN_WEIGHT, _BLUE_WEIGHT = 0.2126, 0.7152, 0.0722  # in luminance, ITU-R BT.709
 
@@ -44,7 +53,7 @@ def model_styles(labels: Iterable[str]) -> dict[str, Style]:
     # With all recorded models, so that none of them looks different in another figure.
     all_labels = {*_recorded_labels(), *labels}
     without_fixed_style = sorted(all_labels - set(_FIXED))
-    colors = _spread(without_fixed_style, _FREE)
+    colors = _spread(without_fixed_style, _FREE_COLORS)
     markers = _spread(without_fixed_style, _MARKERS)
     styles = dict(_FIXED)
     for label in without_fixed_style:
