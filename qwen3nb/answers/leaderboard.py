@@ -1043,17 +1043,22 @@ def _sentences_on_means(rankings: Mapping[str, Ranking]) -> str:
         if missing_tasks:
             names = _short_names(missing_tasks)
             sentences.append(f" {ranking.name} without {names}: too few models have them.")
-        if not title.startswith(ALL_TASKS):
-            continue
-        title_of_sentence = title.replace(ALL_TASKS, "All tasks")
-        sentence = f" {title_of_sentence}: the mean of {_short_names(ranking.tasks)}"
-        # The other rankings are of single tasks, which are not part of this mean.
-        further_tasks = [name for name in rankings if name not in (*ranking.tasks, ALL_TASKS)]
-        # A mean of one of several metrics also leaves out tasks with the other metrics.
-        if title == ALL_TASKS and further_tasks:
-            sentence += f"; without {_short_names(further_tasks)}, which fewer models have"
-        sentences.append(f"{sentence}.")
+        # Titles such as "all tasks", or "all tasks by nDCG@10" if there are several metrics.
+        if title.startswith(ALL_TASKS):
+            sentences.append(_sentence_on_all_tasks(title, ranking, list(rankings)))
     return "".join(sentences)
+
+
+def _sentence_on_all_tasks(title: str, ranking: Ranking, titles: Sequence[str]) -> str:
+    """Name the tasks of the mean over a tier's tasks, and those of other columns."""
+    title_of_sentence = title.replace(ALL_TASKS, "All tasks")
+    sentence = f" {title_of_sentence}: the mean of {_short_names(ranking.tasks)}"
+    # The other titles are those of single tasks, which are not part of this mean.
+    further_tasks = [name for name in titles if name not in (*ranking.tasks, ALL_TASKS)]
+    # A mean of one of several metrics also leaves out tasks with the other metrics.
+    if title == ALL_TASKS and further_tasks:
+        sentence += f"; without {_short_names(further_tasks)}, which fewer models have"
+    return f"{sentence}."
 
 
 def _short_names(tasks: Iterable[str]) -> str:

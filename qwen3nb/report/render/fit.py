@@ -205,7 +205,7 @@ def page_parts(figure: matplotlib.figure.Figure, page_height: float) -> list[Bbo
     figure.draw_without_rendering()
     if height <= page_height:
         return [Bbox([[0, 0], [width, height]])]
-    bottoms = [*_gaps(figure), 0.0]  # where a part may end, from the top down
+    bottoms = [*_middles_of_gaps(figure), 0.0]  # where a part may end, from the top down
     # Where it would end with one more line; after the last one, a part always ends.
     next_bottoms = [*bottoms[1:], -math.inf]
     parts = []
@@ -225,7 +225,7 @@ class _Extent(NamedTuple):
     top: float
 
 
-def _gaps(figure: matplotlib.figure.Figure) -> list[float]:
+def _middles_of_gaps(figure: matplotlib.figure.Figure) -> list[float]:
     """Return the middle of each gap between lines of panels in inches, from the top down."""
     panels = [_extent(figure, axis) for axis in figure.axes]
     panels.sort(key=lambda panel: panel.top, reverse=True)
