@@ -150,6 +150,7 @@ class Interference(Answer):
             for estimate in (*group.datasets, *_tasks_of_several_datasets(group)):
                 if estimate.tir is not None:
                     yield prefix + _short_name(estimate), estimate
+            # The mean is shown even without a TIR.
             yield prefix + group.overall.name, group.overall
 
     def table(self) -> Table:

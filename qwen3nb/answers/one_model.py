@@ -220,6 +220,7 @@ def _plan_row(name: str, tasks: Sequence[Planned], *, strong: bool = False) -> d
     if sizes:
         texts = f"{sum(sizes):,}"
     remark = ""
+    # Tasks whose number of texts is not known are only counted.
     if len(sizes) < len(tasks):
         remark = f"{len(tasks) - len(sizes)} unknown"
     minutes_of_tasks = [task.minutes for task in tasks if task.minutes is not None]

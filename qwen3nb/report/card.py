@@ -368,6 +368,7 @@ def _eval_results(results: Sequence[Result]) -> list[EvalResult]:
                 dataset_config=subset,
                 dataset_split=split,
                 dataset_revision=task.revision,
+                # MTEB's own name of the metric, where it has one.
                 metric_type=task.mteb.metric if task.mteb else task.main_metric,
                 metric_value=round(score.value, 6),
             )

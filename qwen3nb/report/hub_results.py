@@ -84,6 +84,7 @@ def _entry(result: Result, score: Aggregate, *, subset: str = "", split: str = "
     # Only a full commit, of 40 hexadecimal digits, pins the data.
     if _REVISION.fullmatch(task.revision or ""):
         dataset["revision"] = str(task.revision)
+    # MTEB's own name of the metric, where it has one.
     metric = task.mteb.metric if task.mteb else task.main_metric
     notes = f"{task.name}, {metric}"
     if split:

@@ -173,6 +173,7 @@ def panels(
     for unused_axis in axes[count:]:
         unused_axis.remove()
     axes = axes[:count]
+    # The first panel of each line.
     left_axes = axes[::columns]
     return figure, axes, left_axes
 
