@@ -37,7 +37,7 @@ _CORRELATED = 3.0  # standard errors above which correlations of parts are not b
 
 def _pearson(values: Array) -> Array:
     """Pearson correlation of the two columns of (R, n, 2): (R,); NaN where one is constant."""
-    deviations = values - values.mean(axis=-2, keepdims=True)
+    deviations = values - values.mean(axis=-2, keepdims=True)  # (R, n, 2)
     first, second = deviations[..., 0], deviations[..., 1]
     product_sums = (first * second).sum(axis=-1)
     norms = np.sqrt((deviations**2).sum(axis=-2))
@@ -57,9 +57,10 @@ def _macro_f1(values: Array) -> Array:
     f1_sums = np.zeros(len(values))
     class_counts = np.zeros(len(values))
     for label in np.unique(values):
-        is_label = values == label  # (R, n, 2)
+        is_label = values == label  # (R, n, 2): of the true and of the predicted class
         true_or_predicted = is_label.sum(axis=(1, 2))  # a hit counts twice
         hits = is_label.all(axis=2).sum(axis=1)
+        # F1 = 2 hits / (true + predicted)
         f1_sums += 2 * hits / np.maximum(true_or_predicted, 1)
         class_counts += true_or_predicted > 0
     return np.asarray(f1_sums / class_counts)
@@ -163,9 +164,10 @@ def aggregate(
             value that is not finite.
     """
     scores = QueryScores.of(per_query)
+    # A part is a prefix of query ids, such as ``test/en/``; the empty one is of all queries.
     samples = [scores.sample(columns, part) for part in parts or ("",)]
     outcome = aggregate_samples(samples, how=how, columns=columns, parts=parts)
-    if outcome.interval not in PARALLEL:
+    if outcome.interval not in PARALLEL:  # no method for parts with the same queries
         return outcome
     if not _have_same_queries(scores.queries, parts, samples):
         return outcome
@@ -184,6 +186,7 @@ def _are_correlated(samples: Sequence[Array], how: str) -> bool:
     # The matrix has the correlation of each pair twice, and that of each part with itself, 1.
     sum_over_pairs = _correlations(samples, how).sum() - parts
     mean_correlation = sum_over_pairs / (2 * pairs)
+    # A correlation of n independent values has the standard error 1 / sqrt(n).
     error_if_independent = 1 / math.sqrt(queries * pairs)
     return bool(mean_correlation > _CORRELATED * error_if_independent)
 
@@ -195,6 +198,7 @@ def _have_same_queries(
     sizes = {len(sample) for sample in samples}
     if len(parts) < 2 or len(sizes) > 1:
         return False
+    # A part is a prefix: ``test/en/12`` and ``test/de/12`` are the same query, 12.
     names: dict[str, set[str]] = {part: set() for part in parts}
     for query in queries:
         for part in parts:

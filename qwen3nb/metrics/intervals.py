@@ -52,9 +52,9 @@ _SKEWNESS_WEIGHT = 2.5  # of the shift by skewness beyond its standard error
 _UNINFORMATIVE_QUERIES = 3
 _FEWEST_PAIRS = 4  # for the interval of a correlation
 
-# Name of each method as shown with an interval; ``paired``: of differences.
 # Below it, a sample may lack the rare scores that decide a mean; see the book's methods.
 FEW_QUERIES = 50
+# Name of each method as shown with an interval; ``paired``: of differences.
 INTERVALS = {
     "widened": "widened Student's",
     "parallel": "widened Student's, of subsets that share their queries",
@@ -242,6 +242,7 @@ def mean_of_intervals(
     >>> mean_of_intervals([0.5], [(0.4, 0.7)])
     (0.4, 0.7)
     """
+    # A value without an interval counts as exact: both ends are the value.
     intervals = [interval or (value, value) for value, interval in zip(values, ends, strict=True)]
     if len(values) == 1:
         return intervals[0]
@@ -250,6 +251,7 @@ def mean_of_intervals(
     points = np.asarray(values)
     distances = np.abs(np.asarray(intervals) - points[:, None])  # (values, 2): below, above
     weighted = weights[:, None] * distances
+    # MOVER (Zou and Donner 2008): the distances add up in quadrature, on each side for itself.
     if correlations is None:
         squares = (weighted**2).sum(axis=0)
     else:
@@ -275,6 +277,7 @@ def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | N
     n = len(truth)
     if n < 2:
         return None
+    # Of each class: its F1, and how far each text moves it.
     scores, influences = [], []
     for label in np.union1d(truth, predicted):
         score, influence = _f1(truth == label, predicted == label)
@@ -282,11 +285,13 @@ def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | N
         influences.append(influence)
     mean = float(np.mean(scores))
     variance = float((np.mean(influences, axis=0) ** 2).mean())
-    variance_of_share = mean * (1 - mean)
+    variance_of_share = mean * (1 - mean)  # of a share of n texts, such as an accuracy
+    # Every text moves the mean alike, although it is neither 0 nor 1.
     if variance_of_share > _TINY and variance == 0:
         return mean, mean
     ratio = _variance_ratio(variance, variance_of_share, n)
-    freedom = max(1, n - len(scores))
+    freedom = max(1, n - len(scores))  # one F1 per class is estimated
+    # Wilson's interval with t for z, and the variance of a share scaled by the ratio.
     return _wilson_interval(mean, ratio * _t_quantile(freedom, level) ** 2 / freedom)
 
 
@@ -327,15 +332,16 @@ def correlation_interval(first: Array, second: Array, *, how: str, level: float)
         return None
     correlation, influence = correlation_influence(first, second, how=how)
     clipped = _clipped_correlation(correlation, n)
-    # On Fisher's z scale, where the errors of normal data do not depend on the correlation.
+    # Fisher's z, atanh(r): its error hardly depends on r, and its derivative is 1 / (1 - r²).
     deviation = float(influence.std()) / (1 - clipped**2)
-    normal_deviation = 1.0
+    normal_deviation = 1.0  # of z in normal data, with the root of n - 3 (Fisher 1921)
     if how == "spearman":
         normal_deviation = math.sqrt(1 + clipped**2 / 2)  # Bonett and Wright 2000
     quantile = float(ndtri((1 + level) / 2))
     half = quantile * max(deviation, normal_deviation) / math.sqrt(n - 3)
     centre = math.atanh(clipped)
     low, high = math.tanh(centre - half), math.tanh(centre + half)
+    # A correlation of 1 was clipped: the interval has to reach it.
     return min(low, correlation), max(high, correlation)
 
 
@@ -348,13 +354,15 @@ def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[flo
     if how == "spearman":
         first, second = scipy.stats.rankdata(first), scipy.stats.rankdata(second)
     a, b = _standardised(first), _standardised(second)
-    products = a * b
+    products = a * b  # whose mean is the correlation
     correlation = max(-1.0, min(1.0, float(products.mean())))
     clipped = _clipped_correlation(correlation, len(a))
     if how != "spearman":
+        # From Fisher's z to r, whose derivative by z is 1 - r².
         return correlation, _jackknife(a, b, clipped) * (1 - clipped**2)
-    # Croux and Dehon 2010: a value counts by its own rank, and by how it moves those of others.
+    # The influence function of Pearson's r, here of ranks: a b - r (a² + b²) / 2.
     influence = products - clipped / 2 * (a**2 + b**2)
+    # A value also moves the ranks of the others (Croux and Dehon 2010).
     influence += _rank_influence(a, b)
     influence += _rank_influence(b, a)
     influence -= clipped * (_rank_influence(a, a) + _rank_influence(b, b))
@@ -374,26 +382,28 @@ def _jackknife(a: Array, b: Array, correlation: float) -> Array:
     """Jackknife influence on Fisher's z: n − 1 times the difference without each pair."""
     n = len(a)
     step = n / (n - 1)
-    # Sums without each pair, whose means are no longer 0.
+    # Of standardised values without the i-th, sum((a - mean)²) is n - a_i² n / (n - 1).
     squares_of_a = n - step * a**2
     squares_of_b = n - step * b**2
     products = n * correlation - step * a * b
     deviations = np.sqrt(np.maximum(_TINY, squares_of_a * squares_of_b))
-    bound = 1 - 1 / n**2
+    bound = 1 - 1 / n**2  # keeps Fisher's z finite
     correlations = np.clip(products / deviations, -bound, bound)
     return np.asarray((n - 1) * (math.atanh(correlation) - np.arctanh(correlations)))
 
 
 def _rank_influence(ranks: Array, other: Array) -> Array:
     """Influence of values on the others' ranks: mean of (1[r_i <= r_j] - F(r_j)) other_j."""
+    # A value moves the rank of each value above it, which weighs by the other column there.
     n = len(ranks)
     order = np.argsort(ranks, kind="stable")
     ascending = ranks[order]
-    sums = np.concatenate([[0.0], np.cumsum(other[order])])  # of the others' lowest values
+    # At k: the sum of the other column over the k lowest ranks.
+    sums = np.concatenate([[0.0], np.cumsum(other[order])])
     sums_below = sums[np.searchsorted(ascending, ranks, side="left")]
     sums_up_to = sums[np.searchsorted(ascending, ranks, side="right")]
-    # Equal ranks count half.
     sum_of_all = sums[-1]
+    # Sums over higher ranks, of which equal ones count half, over n.
     means_above = (sum_of_all - (sums_below + sums_up_to) / 2) / n
     deviation_of_ranks = scipy.stats.rankdata(ranks).std()
     scale = n / deviation_of_ranks  # from shares of n to standard deviations

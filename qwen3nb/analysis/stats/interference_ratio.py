@@ -247,7 +247,7 @@ def _mean_point(tasks: Sequence[TaskEstimate]) -> Estimate:
     seeds = _common_seeds(tables)
     tirs, deltas = [], []
     for seed in seeds:
-        mean_tir, mean_delta = np.mean([table[seed] for table in tables], axis=0)
+        mean_tir, mean_delta = np.mean([table[seed] for table in tables], axis=0)  # over tasks
         tirs.append(float(mean_tir))
         deltas.append(float(mean_delta))
     tirs_of_tasks = [task.estimate.tir for task in tasks if task.estimate.tir is not None]
@@ -293,7 +293,8 @@ def _why_unstable(specialist: Array, parts: Sequence[QueryScores]) -> str:
     """Return why the influence of queries cannot be estimated, or an empty text."""
     if any(len(part.queries) < 2 for part in parts):
         return "a data set has a single query"
-    # What each query adds to the score, of both systems and each seed.
+    # A TIR divides by the specialist's score, which must therefore be clearly above 0.
+    # What each query adds to the score: (n, 2, S), of specialists and joint runs, by seed.
     addends = [part.scores / (len(parts) * len(part.scores)) for part in parts]
     for seed, score in enumerate(specialist):
         error, freedom = query_error([addend[:, 0, seed] for addend in addends])
@@ -345,6 +346,7 @@ def _with_verdicts(
         caveats.append(f"no interval: {problem}")
     elif parts and len(tirs) < 2:
         caveats.append("one seed: the interval does not include the variance between trainings")
+    # One seed, or a mean without some of its tasks, is no evidence.
     is_evidence = len(tirs) > 1 and is_complete
     estimate = replace(
         point,
@@ -377,11 +379,11 @@ def crossed_interval(mean: float, per_seed: Array, influence: Sequence[Array]) -
         per_seed: value of each seed (S,).
         influence: of each query on the mean, (n,) per set of queries.
     """
-    low, high = student_interval(per_seed, level=LEVEL) or (0.0, 0.0)
+    low, high = student_interval(per_seed, level=LEVEL) or (0.0, 0.0)  # of one seed, no width
     error, freedom = query_error(influence)
     half_over_seeds = (high - low) / 2
     half_over_queries = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
-    half = math.hypot(half_over_seeds, half_over_queries)
+    half = math.hypot(half_over_seeds, half_over_queries)  # MOVER: in quadrature
     if half <= _ROUNDING_ERROR:
         return None
     return mean - half, mean + half

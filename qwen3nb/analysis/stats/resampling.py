@@ -85,7 +85,7 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
     for start in range(0, n_resamples, resamples_at_once):
         block = sums[start : start + resamples_at_once]
         counts = _draw_counts(generator, len(block), n)
-        block[:] = counts @ exact_scores
+        block[:] = counts @ exact_scores  # (resamples, n) by (n, S)
     sample_means = _from_fixed_point(exact_scores.sum(axis=0), scale) / n
     means = _from_fixed_point(sums, scale) / n
     return sample_means, means
@@ -149,8 +149,9 @@ def max_t_p_values(
         p_values = counts / flips.count
     else:
         smallest = _smallest_p_values(ordered, scores, scale, flips.count)
-        with_sample = (counts + 1) / (flips.count + 1)  # which is one of the flips
-        p_values = np.maximum(with_sample, smallest)
+        # The sample itself is one more flip, so that no p-value is 0 (Phipson and Smyth 2010).
+        with_sample = (counts + 1) / (flips.count + 1)
+        p_values = np.maximum(with_sample, smallest)  # (2, pairs)
     raw, adjusted = p_values
     # No adjusted p-value is below that of a more significant pair, which comes later.
     from_most_significant = adjusted[::-1]
@@ -204,13 +205,14 @@ class _OrderedPairs:
     def of(cls, scores: Array, scale: int, pairs: NDArray[np.intp]) -> _OrderedPairs:
         """Order the pairs (P, 2) of columns by their statistics."""
         n = len(scores)
-        first, second = pairs.T
+        first, second = pairs.T  # columns of scores
         every_query = np.full((1, n // 8 + 1), 255, np.uint8)  # packed bits, all 1
         (total,) = _sums(every_query, scores, scale)
         # Each of 2n scores was rounded by up to half a unit, on both sides.
         most_rounding = 2.0 * n
         differences = np.abs(total[first] - total[second]) - most_rounding
         distances = _distances(scores, scale, first, second)
+        # The statistic is the difference over the root of its sum of squares; 0 if it has none.
         weights = np.divide(1.0, distances, out=np.zeros(len(distances)), where=distances > 0)
         statistics = differences * weights
         order = np.argsort(statistics, kind="stable")
@@ -241,15 +243,16 @@ class _OrderedPairs:
         reachable = self._reachable(sums)
         raw = np.zeros(len(self.first), dtype=np.int64)
         by_family = np.zeros(len(self.first), dtype=np.int64)
-        largest = np.zeros(flips)  # statistic of less significant pairs, in each flip
+        # Step-down MaxT: the largest statistic of less significant pairs, in each flip.
+        largest = np.zeros(flips)
         pairs_at_once = max(1, _CACHED_DIFFERENCES // flips)
         for start in range(0, len(reachable), pairs_at_once):
             pairs = reachable[start : start + pairs_at_once]
-            differences = sums[self.first[pairs]]
+            differences = sums[self.first[pairs]]  # (pairs, flips)
             differences -= sums[self.second[pairs]]
             np.abs(differences, out=differences)
             raw[pairs] = _count_true(differences >= self.differences[pairs, None])
-            statistics = differences
+            statistics = differences  # in place, to stay in the cache
             statistics *= self.weights[pairs, None]
             for row in statistics:  # many times as fast as `np.maximum.accumulate`
                 np.maximum(largest, row, out=row)
@@ -271,7 +274,7 @@ def _count_extreme(
     pairs: _OrderedPairs, flips: _SignFlips, scores: Array, scale: int
 ) -> NDArray[np.int64]:
     """Count the flips that are as extreme as the sample, in blocks on all cores."""
-    flips_at_once = _BLOCK // flips.n
+    flips_at_once = _BLOCK // flips.n  # a block has a coin for each query of each flip
     flips_at_once = min(max(flips_at_once, _FEWEST_FLIPS), _MOST_FLIPS)
 
     def count_block(start: int) -> NDArray[np.int64]:
@@ -279,6 +282,7 @@ def _count_extreme(
         stays = flips.coins(start, count)
         # The sum with flipped signs is that of the scores that stay, less that of the others.
         flipped_sums = 2 * _sums(stays, scores, scale) - pairs.total
+        # One row per system, contiguous, because pairs subtract whole rows.
         return pairs.count_extreme(np.ascontiguousarray(flipped_sums.T))
 
     starts = range(0, flips.count, flips_at_once)
@@ -303,7 +307,7 @@ def _count_differing(
             differences = score_rows[:, first[pairs]] - score_rows[:, second[pairs]]
             is_different = np.abs(differences) > _ROUNDING_UNITS
             counts[pairs] += np.count_nonzero(is_different, axis=0)
-        uncounted = uncounted[counts[uncounted] <= most]
+        uncounted = uncounted[counts[uncounted] <= most]  # of the others, no more is asked
         if not len(uncounted):
             break
     return counts
@@ -402,7 +406,7 @@ def _sums(coins: NDArray[np.uint8], scores: Array, scale: int) -> Array:
     for score_rows in _fixed_point_blocks(scores, scale, rows=max(len(coins), systems)):
         first_byte = first_query // 8  # a byte has the coins of 8 queries
         coins_of_rows = np.unpackbits(coins[:, first_byte:], axis=1, count=len(score_rows))
-        sums += coins_of_rows.astype(np.float64) @ score_rows
+        sums += coins_of_rows.astype(np.float64) @ score_rows  # (flips, rows) by (rows, S)
         first_query += len(score_rows)
     return sums
 
@@ -436,6 +440,7 @@ def cluster_values(
     deviations = (values - means)[..., by_name]
     sums = np.add.reduceat(deviations, starts, axis=-1)  # of each cluster
     clusters = len(starts)
+    # The mean over clusters of sums is n / G times that over queries.
     scaled_sums = sums * (clusters / n)
     if centred and has_large_cluster(sizes):
         scaled_sums = scaled_sums * _enlargement(scaled_sums, sizes, level=level)
@@ -457,7 +462,7 @@ def _enlargement(deviations: Array, sizes: NDArray[np.intp], *, level: float) ->
     half_width = error * stdtrit(freedom, quantile)  # by Bell and McCaffrey
     usual_error = np.sqrt((deviations**2).sum(axis=-1) / (clusters * (clusters - 1)))
     usual_half_width = usual_error * stdtrit(clusters - 1, quantile)  # by Student
-    ratio = np.ones_like(usual_error)
+    ratio = np.ones_like(usual_error)  # 1 where values do not vary
     np.divide(half_width, usual_half_width, out=ratio, where=usual_half_width > 0)
     at_least_one = np.maximum(1.0, ratio)
     return np.asarray(at_least_one[..., None])

@@ -40,6 +40,7 @@ def skewed(scores: Array, pairs: Sequence[tuple[int, int]]) -> bool:
     for start in range(0, len(pairs), block_size):
         block = slice(start, start + block_size)
         differences = scores[:, first[block]] - scores[:, second[block]]
+        # Equal differences have no skewness.
         is_varied = np.ptp(differences, axis=0) > _ROUNDING_ERRORS
         if not is_varied.any():
             continue
