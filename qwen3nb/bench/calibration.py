@@ -171,7 +171,7 @@ def calibrate(
     for question in _other_questions(families, sizes, simulations):
         shares += _simulate(question, seed)
     for outcome in conditions(simulations, seed):
-        if len(outcome.held):
+        if len(outcome.held):  # empty if no simulation shows an interval
             key = _Key(outcome.method, outcome.kind, outcome.process)
             shares.append(_measured_share(key, str(outcome.n), outcome.held))
     return shares
@@ -237,6 +237,7 @@ def _simulate(question: _Question, seed: int) -> list[Share]:
     """Return the share, or mean, of each outcome over all simulations, per population and size."""
     shares = []
     populations = tqdm(question.populations.items(), desc="simulations", unit="population")
+    # A population's number seeds its draws, which do not depend on the other populations.
     for number, (process, draw) in enumerate(populations, question.first_number):
         generator = np.random.default_rng((seed, number))
         truth = float(np.mean(question.truth(draw, generator)))
@@ -244,7 +245,7 @@ def _simulate(question: _Question, seed: int) -> list[Share]:
             sample = _Sample(process, draw, truth, n)
             entropy: tuple[int, ...] = (seed, number, n)
             label = str(n)
-            if question.of_seeds:
+            if question.of_seeds:  # all populations have the same draws
                 entropy = (seed, n)
                 label = f"{n} x {QUERIES}"
             for key, outcomes in _outcomes(question, sample, entropy).items():
@@ -257,7 +258,7 @@ def _outcomes(
 ) -> Mapping[_Key, list[ArrayLike]]:
     """Return the outcomes of all batches; ``entropy`` seeds their random numbers."""
     seed = entropy
-    if question.salt:
+    if question.salt:  # so that two questions on one population draw differently
         seed = (*entropy, question.salt)
     generator = np.random.default_rng(seed)
     outcomes: dict[_Key, list[ArrayLike]] = defaultdict(list)
@@ -312,15 +313,17 @@ def _test_outcomes(
     better, worse, truth = sample.draw(generator, shape, shift=True)
     outcomes: Outcomes = {}
     for name, method in methods.items():
-        result = method(better, worse, seed)
+        result = method(better, worse, seed)  # p-values (count,), or ends of intervals (count, 2)
         is_interval = result.ndim == 2
         if is_interval:
             outcomes[sample.key(name, "coverage")] = _contain_truth(result, truth)
         else:
             p_values_of_equal = method(equal_a, equal_b, seed)
             outcomes[sample.key(name, "false positives")] = p_values_of_equal < ALPHA
+            # Power is of a certain difference, which the name therefore states.
             process = f"{sample.process}, {sample.truth:.3f}"
             outcomes[_Key(name, "power", process)] = result < ALPHA
+    # Once per size, and not with a user's function.
     if sample.process == "normal" and methods is METHODS:
         outcomes[sample.key(_MDE, "power")] = _detected(sample.n, generator)
     return outcomes
@@ -341,6 +344,7 @@ def _equivalence_outcomes(
     """Whether two systems are called equivalent whose true difference is the margin."""
     a, b, truth = sample.draw(generator, (sample.n, count), shift=True)
     differences = a - b
+    # A little below the true difference, so that to find equivalence is an error.
     margin = float(truth) * (1 - 1e-9)
     ends = intervals.difference_intervals(differences.T, level=LEVEL)
     is_within = [intervals.within(interval, margin) for interval in ends]
@@ -359,7 +363,8 @@ def _mean_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -
     values = sample.draw(generator, (sample.n, _BATCH))
     zero = np.zeros((1, 1))  # a mean is its difference from 0
     ends = {}
-    if sample.process != "V-measure":  # whose draws lack no rare queries
+    # Values of a V-measure are repeated draws of k-means, which are shown with Student's.
+    if sample.process != "V-measure":
         widened = [intervals.mean_interval(column, level=LEVEL) for column in values.T]
         ends["widened"] = interval_ends(interval for _, interval in widened)
     ends["student"] = student(values, zero)
@@ -370,10 +375,11 @@ def _mean_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -
 def _correlation_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -> Outcomes:
     """Coverage of the intervals of Spearman's correlation, of one sample."""
     first, second = sample.draw(generator, sample.n)
+    # Fewer draws than of means, because every resample has to be ranked.
     rows = generator.integers(0, sample.n, size=(DRAWS // 4, sample.n))
-    resamples = np.stack([first[rows], second[rows]], axis=-1)
+    resamples = np.stack([first[rows], second[rows]], axis=-1)  # (draws, n, 2)
     correlations = AGGREGATES["spearman"](resamples)
-    is_defined = np.isfinite(correlations)
+    is_defined = np.isfinite(correlations)  # not where all drawn values are the same
     bootstrap = resampling.percentile_interval(correlations[is_defined], level=LEVEL)
     fisher = intervals.correlation_interval(first, second, how="spearman", level=LEVEL)
     ends = {"fisher": interval_ends([fisher]), "percentile": interval_ends([bootstrap])}
@@ -396,8 +402,10 @@ def _training_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int
     deviation 0.01) and noise. With little noise, most of the variance is between seeds, and a few
     seeds estimate it poorly.
     """
+    # Here a size is a number of seeds, and a population the deviation of the noise.
     seeds, noise_deviation = sample.n, sample.draw
     of_runs = (2, seeds, _BATCH)  # specialists and joint runs
+    # Mean scores of both, with TIR = (specialist - joint) / specialist.
     levels = np.array([0.5, 0.5 * (1 - TRUE_TIR)]).reshape(2, 1, 1)
     difficulties = generator.normal(0, 0.3, size=(QUERIES, 1, 1, _BATCH))
     seed_effects = generator.normal(0, 0.01, size=of_runs)
@@ -427,14 +435,17 @@ def _family_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int])
     """
     scores = sample.draw(generator, (sample.n, SYSTEMS))
     outcomes: Outcomes = {}
+    # The complete null hypothesis: no two systems differ, and every rejection is an error.
     process = f"{sample.process}, complete"
     for method, is_rejected in _rejected_pairs(scores, seed).items():
         outcomes[_Key(method, "family-wise error", process)] = is_rejected.any()
-    three_standard_errors = sample.truth / np.sqrt(sample.n)
+    three_standard_errors = sample.truth / np.sqrt(sample.n)  # the truth is of one query
+    # The partial one: the second half of the systems is better than the first.
     scores[:, SYSTEMS // 2 :] += three_standard_errors
     process = f"{sample.process}, partial"
     for method, is_rejected in _rejected_pairs(scores, seed).items():
         is_error = is_rejected & ~_TRULY_DIFFERENT
+        # The false discovery rate; 0 if nothing is rejected.
         share_of_errors = is_error.sum() / max(1, is_rejected.sum())
         outcomes[_Key(method, "family-wise error", process)] = is_error.any()
         outcomes[_Key(method, "family power", process)] = is_rejected[_TRULY_DIFFERENT].mean()

@@ -70,7 +70,8 @@ class Outcome(NamedTuple):
 
 def conditions(simulations: int, seed: int) -> Iterator[Outcome]:
     """Yield the outcomes under every condition; ``simulations`` are those of the cheap ones."""
-    generator = np.random.default_rng((seed, 0xC0))
+    # One generator for all: the order of the conditions decides what each draws.
+    generator = np.random.default_rng((seed, 0xC0))  # a stream that no other question has
     tenth = math.ceil(simulations / 10)
     for queries in (10, 20, 50, 200):
         yield from _skewed_families(generator, queries, tenth, seed)
@@ -98,6 +99,7 @@ def _skewed_families(
     """Families of which no two systems differ: is one called different?"""
     by_max_t, by_holm, shown = [], [], []  # the lowest p-value of each family
     for number in range(simulations):
+        # Gamma distributions of several shapes, all with the mean shape · (1 / shape) · 0.1.
         scores = 0.1 * generator.gamma(_SHAPES, 1 / _SHAPES, (n, _SYSTEMS))
         raw, max_t = resampling.max_t_p_values(
             scores, _PAIRS, n_resamples=_FLIPS, seed=(seed, n, number)
@@ -119,8 +121,9 @@ def _large_cluster(
     cluster_of_query = np.repeat(np.arange(count), sizes)
     between = generator.normal(0, np.sqrt(_BETWEEN), (simulations, count))
     within = generator.normal(0, np.sqrt(1 - _BETWEEN), (simulations, _QUERIES))
+    # Of variance 1 together; scaled to be like differences of scores, from -1 to 1.
     differences = 0.2 * (between[:, cluster_of_query] + within)
-    # The usual error is of deviations from the mean, whose sum over a cluster lacks size · mean.
+    # Centred, (G / n) sum(v - mean) + mean, without what enlarges those of large clusters.
     sums = resampling.cluster_values(differences, cluster_of_query, centred=False)
     means = differences.mean(axis=1, keepdims=True)
     usual = sums + means * (1 - count * sizes / _QUERIES)
@@ -144,9 +147,11 @@ def _prompts(generator: Generator, count: int, simulations: int) -> Iterator[Out
     bootstrap: list[Interval] = []
     newcombe: list[Interval] = []
     for _ in range(simulations):
+        # Three deviations apart: P(A > B) = Φ(3 / sqrt(2)) = .983.
         first = generator.normal(3 * _PROMPT_SPREAD, _PROMPT_SPREAD, count)
         second = generator.normal(0, _PROMPT_SPREAD, count)
-        probability = float(_shares_won(first[None], second[None])[0])
+        probability = float(_shares_won(first[None], second[None])[0])  # of one row of prompts
+        # Each row draws prompts with replacement: (resamples, prompts).
         first_rows, second_rows = generator.integers(0, count, (2, _RESAMPLES, count))
         probabilities = _shares_won(first[first_rows], second[second_rows])
         bootstrap.append(resampling.percentile_interval(probabilities, level=LEVEL))
@@ -164,6 +169,7 @@ def _shares_won(first: Array, second: Array) -> Array:
 
 def _variances(generator: Generator, n: int, simulations: int) -> Iterator[Outcome]:
     """The share of queries in the variance of scores with ten prompts; of intervals shown."""
+    # Effects of queries, (n, 1), all with variance 1.
     draws: dict[str, Callable[[], Array]] = {
         "normal query effects": lambda: generator.normal(size=(n, 1)),
         "exponential query effects": lambda: generator.exponential(size=(n, 1)),
@@ -189,7 +195,7 @@ def _tied_tasks(
 ) -> Iterator[Outcome]:
     """The mean difference over tasks that are drawn as a sample; of intervals shown."""
     mean_of_others = 0.1
-    is_tied = generator.random((simulations, count)) < share
+    is_tied = generator.random((simulations, count)) < share  # a row per simulation
     others = generator.exponential(mean_of_others, (simulations, count))
     differences = np.where(is_tied, 0.0, others)
     truth = (1 - share) * mean_of_others
@@ -213,7 +219,7 @@ def _where_shown(
 def _planned_queries(generator: Generator, simulations: int) -> Outcome:
     """What a plan promises of a number of queries: 80 % of samples show the difference."""
     plan = Plan(baseline="b", models=("a",), tasks=("T",), margin=_MARGIN)
-    deviation = float(np.sqrt(_MEAN_SQUARE - _MARGIN**2))
+    deviation = float(np.sqrt(_MEAN_SQUARE - _MARGIN**2))  # variance: E(x²) - E(x)²
     needed = plan.needed(deviation) or 0
     is_won = generator.random((needed, simulations)) < _WIN_CHANCE
     sizes = generator.beta(1, 2, is_won.shape)

@@ -32,7 +32,7 @@ def timed(call: Callable[[], T], *, device: object = "cpu") -> tuple[T, Timing]:
     started = time.perf_counter()
     cpu_started = time.process_time()
     result = call()
-    if str(device).startswith("cuda"):
+    if str(device).startswith("cuda"):  # which works on after the call returns
         import torch
 
         torch.cuda.synchronize(str(device))
@@ -58,6 +58,7 @@ def in_turn(
     """
     results = {}
     if not warm:
+        # Untimed: a first call also loads, compiles and fills caches.
         results = {name: call() for name, call in methods.items()}
     timings: dict[str, list[Timing]] = {name: [] for name in methods}
     for _ in range(rounds):
@@ -102,6 +103,7 @@ def table(*title: str, rows: Iterable[Row], shown: str = "", notes: Iterable[str
     lines = list(title)
     if shown:
         templates: dict[str, str] = {}  # by head
+        # Such as ``s: {seconds:.2f} | share: {share:.0%}``.
         for column in shown.split(" | "):
             head, template = column.split(": ", 1)
             templates[head] = template

@@ -37,12 +37,13 @@ def encoder_work(model: Any, lengths: Sequence[int]) -> float:
     """
     tokens = sum(lengths)
     weights = sum(layer.in_features * layer.out_features for layer in _linear_layers(model))
-    linear = 2 * tokens * weights
+    linear = 2 * tokens * weights  # a multiplication and an addition per weight
     config = model.config.get_text_config()
     heads = int(config.num_attention_heads)
     head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
     width = heads * int(head_size)
     layers = int(config.num_hidden_layers)
+    # Per pair of tokens, two products: 2 · width for the scores, 2 · width for the sums.
     attention = 4 * _attended_pairs(model, lengths) * width * layers
     return (linear + attention) / 1e9
 
@@ -71,12 +72,12 @@ def product_shapes(model: Any, call: Callable[[], object]) -> Counter[Shape]:
     shapes: Counter[Shape] = Counter()
 
     def count_shape(layer: nn.Linear, inputs: tuple[Tensor, ...]) -> None:
-        rows = inputs[0].shape[:-1].numel()
+        rows = inputs[0].shape[:-1].numel()  # all tokens of all texts
         shapes[rows, layer.in_features, layer.out_features] += 1
 
     hooks = [layer.register_forward_pre_hook(count_shape) for layer in _linear_layers(model)]
     try:
-        call()
+        call()  # for the hooks, which see its products
     finally:
         for hook in hooks:
             hook.remove()
@@ -119,15 +120,17 @@ class MatrixPeak:
             counts[rows] += count
         self._products = []
         for (inputs, outputs), counts in rows_of_layers.items():
+            # Of all row counts of a layer, only the median is timed.
             shape = (_median_of_rows(counts), inputs, outputs)
             states, layers = self._states_and_layers(shape)
-            flop = 2 * _sum_of_rows(counts) * inputs * outputs
+            flop = 2 * _sum_of_rows(counts) * inputs * outputs  # 2: multiply and add
             self._products.append(_Product(shape, flop, states, layers))
 
     def _states_and_layers(self, shape: Shape) -> tuple[Tensor | Codes, list[nn.Module]]:
         """Return an input and a layer per library; in 8 bits there is one."""
         rows, inputs, outputs = shape
         generator = torch.Generator().manual_seed(0)  # does not touch the global generator
+        # Scaled so that outputs have variance 1, as inputs have.
         weight = torch.randn(outputs, inputs, generator=generator) * inputs**-0.5
         states = torch.randn(rows, inputs, generator=generator)
         if self._dtype == "int8":
@@ -136,7 +139,7 @@ class MatrixPeak:
         weight = weight.to(self._device, dtype)
         layers = [_linear_layer(weight)]  # in PyTorch's default library
         in_onednn = _linear_layer(weight)
-        if prepack(in_onednn, force=True):
+        if prepack(in_onednn, force=True):  # false where oneDNN cannot run it
             layers.append(in_onednn)
         return states.to(self._device, dtype), layers
 

@@ -101,7 +101,7 @@ def method_of(spec: str) -> Method:
 
 def _imported_function(spec: str) -> UserFunction:
     """Import a function."""
-    module, _, name = spec.rpartition(":")
+    module, _, name = spec.rpartition(":")  # such as ``tests.py:my_test``
     try:
         if module.endswith(".py"):
             names = runpy.run_path(module)
@@ -118,10 +118,10 @@ def _imported_function(spec: str) -> UserFunction:
 def _outcome(function: UserFunction, a: Array, b: Array, spec: str) -> Array:
     """Return what a user's function says of one sample: a p-value (), or two ends (2,)."""
     try:
-        result = function(a.copy(), b.copy())
+        result = function(a.copy(), b.copy())  # which it may change
     except Exception as error:
         raise ValueError(f"{spec} failed on {len(a)} queries: {error!r}") from error
-    value = np.asarray(getattr(result, "pvalue", result))
+    value = np.asarray(getattr(result, "pvalue", result))  # tests of scipy return an object
     if _is_p_value(value) or _is_interval(value):
         return value
     text = " ".join(repr(result).split())

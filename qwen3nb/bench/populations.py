@@ -145,13 +145,14 @@ def fitted(scores: Array, generator: Generator, shape: Shape, shift: bool) -> Pa
     _, simulations = shape
     means = scores.mean(axis=1)
     best_first = np.argsort(-means)
-    pairs = np.array(list(combinations(best_first, 2)))
+    pairs = np.array(list(combinations(best_first, 2)))  # (pairs, 2), the better one first
     drawn_pairs = pairs[generator.integers(len(pairs), size=simulations)]
     better, worse = drawn_pairs.T
-    drawn_queries = generator.integers(scores.shape[1], size=shape)
+    drawn_queries = generator.integers(scores.shape[1], size=shape)  # (n, simulations)
     of_better, of_worse = scores[better, drawn_queries], scores[worse, drawn_queries]
     if shift:
         return of_better, of_worse, means[better] - means[worse]
+    # Exchanged at random, the systems do not differ, and differences are symmetric about 0.
     is_exchanged = generator.random(shape) < 0.5
     a = np.where(is_exchanged, of_worse, of_better)
     b = np.where(is_exchanged, of_better, of_worse)
