@@ -60,6 +60,7 @@ def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> lis
         for level in dict.fromkeys(getattr(variant, factor) for variant in scores):
             if level == reference_level:
                 continue
+            # Every variant with this level, and the same with the reference level in its place.
             variants = [variant for variant in scores if getattr(variant, factor) == level]
             controls = [replace(variant, **{factor: reference_level}) for variant in variants]
             settings.append(
@@ -91,6 +92,7 @@ def component_effects(
     scores = [(each.variant, column) for each, column in zip(outcomes, columns, strict=True)]
     settings = []
     for (earlier, earlier_scores), (later, later_scores) in itertools.combinations(scores, 2):
+        # The only component in which the two trainings differ.
         component = later.difference(earlier)
         if not component:  # none, or several
             continue
@@ -132,6 +134,7 @@ def _tested_effects(
     results = [outcome.result for outcome in outcomes]
     task = results[0].task
     clusters = newest_clusters(results)
+    # Two systems each: a level, and whatever stands in its place in the reference.
     differences = [
         paired_difference(
             {setting.level: setting.scores, f"not {setting.level}": setting.reference_scores},

@@ -49,9 +49,10 @@ def pair_results(
     names = names or system_names(records)
     notes = [str(note) for note in replaced]
     recorded = {result.task.key for result in selected}
+    # Tasks that were asked for, and have no record.
     for task in sorted(set(tasks or ()) - recorded):
         notes.append(f"{task}: no record of any system")
-    by_task: dict[str, list[Result]] = {}
+    by_task: dict[str, list[Result]] = {}  # systems of a task in the order of their names
     for record in sorted(records, key=lambda record: system_name(record, names)):
         by_task.setdefault(record.task.key, []).append(record)
     matrices: list[ScoreMatrix] = []
@@ -140,14 +141,14 @@ def _parts_of(result: Result) -> list[Result]:
             selection.append(part.subset)
         if has_splits:
             selection.append(part.split)
-        prefix = f"{part.split}/{part.subset}/"
+        prefix = f"{part.split}/{part.subset}/"  # of query ids, such as ``test/en-en/12``
         task = replace(
             result.task,
-            selection="-".join(selection),
+            selection="-".join(selection),  # such as ``en-en-test``
             splits=(part.split,),
             subsets=(part.subset,),
             languages=part.languages,
-            mteb=None,
+            mteb=None,  # which is of all parts
             clusters=_without_prefix(prefix, result.task.clusters),
         )
         per_query = {}
@@ -183,6 +184,7 @@ def clusters_of(result: Result, others: Iterable[Result] = ()) -> Mapping[str, s
     """
     if result.task.clusters:
         return result.task.clusters
+    # A reranking has the queries of the task whose documents it reranks.
     collection = result.data.collection or result.task.key
     queries = set(result.scores.queries)
     on_same_data = []
@@ -213,7 +215,7 @@ def model_names(results: Iterable[Result]) -> dict[str, str]:
     several labels shows the others as well: ``demo-average (= runs-ul2-best)``.
     """
     records = from_oldest(results)
-    newest = {record.model.identity: record.model for record in records}
+    newest = {record.model.identity: record.model for record in records}  # later ones replace
     by_label: dict[str, list[ModelInfo]] = {}
     for model in newest.values():
         by_label.setdefault(model.label, []).append(model)
@@ -222,6 +224,7 @@ def model_names(results: Iterable[Result]) -> dict[str, str]:
         if len(models) == 1:
             names[models[0].identity] = label
             continue
+        # Such as ``demo (mean)`` and ``demo (last)``, which differ in their pooling.
         for model, mark in zip(models, _marks(models), strict=True):
             names[model.identity] = f"{label} ({mark})"
     labels: dict[str, set[str]] = {}  # all that a model ever had
@@ -320,7 +323,7 @@ def without_result(result: Result, metric: str) -> str:
     for noun, count in result.task.counts.items():
         # Such as "queries for which bm25, a part of the fusion, retrieved nothing".
         if noun.endswith(PART_FOUND_NOTHING) and count >= len(scores):
-            _, _, part = noun.removesuffix(PART_FOUND_NOTHING).rpartition(" ")
+            _, _, part = noun.removesuffix(PART_FOUND_NOTHING).rpartition(" ")  # the last word
             return f"is a fusion of which {part} found nothing for any query"
     return ""
 
@@ -396,7 +399,7 @@ def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> li
         order[name] = position
         order[hub_id] = position
     tasks: dict[str, set[str]] = {}
-    references: dict[str, int] = {}
+    references: dict[str, int] = {}  # published models, by their place in the rule
     chosen_by_user, floors = [], []
     for result in results:
         name = system_name(result, names)
@@ -406,7 +409,7 @@ def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> li
         spec = result.model.spec
         if spec in order:  # but not results of a training, which are in a folder
             references[name] = order[spec]
-        elif is_floor(result):
+        elif is_floor(result):  # random vectors, which any model should beat
             floors.append(name)
 
     def most_tasks_first(name: str) -> tuple[int, int, str]:

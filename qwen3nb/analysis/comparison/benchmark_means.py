@@ -51,8 +51,9 @@ class MeanColumn:
         entries: dict[str, list[str]] = {}
         for key in self.weights:
             group = GROUP_OF.get(key, key)
-            parts_of_group = GROUPS.get(group, ())
+            parts_of_group = GROUPS.get(group, ())  # none of a single task, which is its own group
             is_averaged_whole = all(part in self.weights for part in parts_of_group)
+            # A group of which only some parts are averaged is named part by part.
             name = group if is_averaged_whole else key
             entries.setdefault(name, []).append(key)
         return entries
@@ -130,8 +131,9 @@ def _column_over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str
     for tasks in parts:
         for task in tasks:
             keys = GROUPS.get(task, (task,))
+            # Each part counts alike, so does each of its tasks, and each part of a group of tasks.
             weight_of_key = 1 / (len(parts) * len(tasks) * len(keys))
-            for key in keys:
+            for key in keys:  # a task may be of several parts
                 weights[key] = weights.get(key, 0.0) + weight_of_key
     count = sum(len(tasks) for tasks in parts)
     if len(parts) > 1:
@@ -164,7 +166,7 @@ def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
         return BenchmarkMean(column, None, None, tuple(missing))
     weights = list(column.weights.values())
     mean = math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
-    if len(ends) < len(values):
+    if len(ends) < len(values):  # a task has no interval
         return BenchmarkMean(column, mean, None, ())
     interval = mean_of_intervals(values, ends, weights=np.array(weights))
     return BenchmarkMean(column, mean, interval, ())
@@ -209,6 +211,7 @@ def column_matrices(
         results, metric=column.metric or None, tasks=list(column.weights), names=names
     )
     matrices = {matrix.task: matrix for matrix in rankable(paired)}
+    # A group counts as one task, so it needs all its parts.
     complete: set[str] = set()
     for keys in column.entries().values():
         if all(key in matrices for key in keys):
@@ -223,6 +226,7 @@ def rankable(matrices: Iterable[ScoreMatrix]) -> list[ScoreMatrix]:
         common = set.intersection(*(set(matrix.systems) for matrix in rest))
         if len(common) >= 2:
             break
+        # A task that few systems have leaves the fewest in common.
         sparsest = min(rest, key=lambda matrix: len(matrix.systems))
         rest.remove(sparsest)
     return rest
@@ -295,7 +299,7 @@ class MeanComparison(differences.TaskComparison):
                     of_system[system],
                     task=TaskInfo(self.task, MEAN, self.metric),
                     metrics={self.metric: score},
-                    per_query={self.metric: {}},
+                    per_query={self.metric: {}},  # those of a mean are scaled, and of no use
                     parts=(),
                 )
             )
@@ -322,7 +326,7 @@ class MeanComparison(differences.TaskComparison):
             completed.append(
                 replace(
                     difference,
-                    d_z=None,
+                    d_z=None,  # an effect size is of the queries of one task
                     interval=of_pair.interval,
                     like_these=ranking.on_tasks_like_these(on_groups),
                 )
@@ -353,7 +357,7 @@ def mean_comparisons(
     comparisons = []
     for title, column in ranked_columns(tier).items():
         parts = column_matrices(results, column, names=names)
-        if not procedure.clusters:
+        if not procedure.clusters:  # queries count as independent
             parts = [replace(part, clusters=()) for part in parts]
         if parts:
             comparisons.append(_mean_comparison(title, column, parts, baselines, procedure))
@@ -374,12 +378,14 @@ def _mean_comparison(
     ids: list[str] = []
     clusters: dict[str, str] = {}
     for part in parts:
+        # Without clusters, each query is a cluster of its own.
         for query, cluster in zip(part.queries, part.clusters or part.queries, strict=True):
             query_id = f"{part.task}/{query}"
             ids.append(query_id)
             clusters[query_id] = f"{part.task}/{cluster}"
     queries, rows = by_id(tuple(ids))
     systems, unranked = ranking.common_systems(parts)
+    # Scores are read and scaled only where they are needed.
     columns = {
         system: SystemScores(queries, partial(_scaled, parts, shares, system, rows))
         for system in systems

@@ -124,10 +124,12 @@ def shown_by_interval(differences: Array) -> float | None:
     if n < 2:
         return None
     deviation = float(differences.std(ddof=1))
-    # In four of five samples, the mean is no more than this below the true difference.
+    # In four of five samples, the mean is no more than this below the true difference:
+    # the normal quantile of .8, in standard errors.
     most_below = float(ndtri(_SHARE_OF_SAMPLES)) * deviation / math.sqrt(n)
     unlucky = differences - differences.mean() - most_below  # if the true difference is 0
 
+    # Such a sample if the true difference is so many thousandths.
     def shown(thousandths: int) -> bool:
         sample = unlucky + thousandths / 1000
         interval = intervals.difference_interval(sample, level=LEVEL)
@@ -401,7 +403,7 @@ def over_pairs(
 
     def values_of_block(start: int) -> list[T]:  # in its thread, so that few are in memory at once
         block = slice(start, start + block_size)
-        differences = matrix.scores[first[block]]
+        differences = matrix.scores[first[block]]  # a copy (pairs, n), changed in place
         differences -= matrix.scores[second[block]]
         return list(function(differences))
 
@@ -424,8 +426,8 @@ def best_first(differences: Iterable[PairedDifference]) -> list[str]:
     places: dict[str, list[float]] = {}  # of each system, a place per task; the lowest is best
     for difference in every:
         if len(metrics) == 1:
-            place = -difference.difference
-        else:
+            place = -difference.difference  # the largest is first
+        else:  # values of several metrics do not average, but ranks do
             others = on_task[difference.task, difference.metric]
             place = sum(other > difference.difference for other in others)
         places.setdefault(difference.first, []).append(place)
@@ -530,7 +532,7 @@ class TaskComparison:
         notes = list(self.left_out)
         queries_of_baseline = self.columns[self.baseline].queries
         for name, column in self.columns.items():
-            if column.queries == queries_of_baseline:
+            if column.queries == queries_of_baseline:  # all pair, which needs no note
                 continue
             if shared_queries([column.queries, queries_of_baseline]):
                 notes += self.matrix(name, self.baseline).notes
@@ -554,6 +556,7 @@ class TaskComparison:
         # MaxT stays the correction only if all pairs share their queries, and are a single group.
         if self.correction != MAX_T:
             corrected = adjust(list(p_values.values()), how=self.correction)
+        # Both in the order in which the pairs were tested.
         tests = map(_PairTest, p_values.values(), corrected)
         return dict(zip(p_values, tests, strict=True))
 
@@ -581,6 +584,7 @@ class TaskComparison:
         """Whether differences of pairs that share queries are too skewed for MaxT."""
         systems = _systems_of(pairs)
         queries = shared_queries([self.columns[name].queries for name in systems])
+        # A query without a cluster is one of its own.
         clusters = {self.clusters.get(query, query) for query in queries}
         if len(clusters) >= MANY_QUERIES:
             return False  # without reading the scores
@@ -616,7 +620,7 @@ class TaskComparison:
                 queries = shared_queries([queries_of[first], queries_of[second]])
                 shared_number[both] = number_of(queries)
             groups.setdefault(shared_number[both], []).append((first, second))
-        groups.pop(number_of(()), None)  # pairs that share no query
+        groups.pop(number_of(()), None)  # the empty set: pairs that share no query
         return list(groups.values())
 
     def _differences(self, pairs: Sequence[Pair]) -> list[PairedDifference]:

@@ -123,6 +123,7 @@ class Plan:
             effect = thousandths / _THOUSANDTHS
             return self._power_of_t_test(effect, deviation, queries) >= self.power
 
+        # The power of a t-test grows with the effect, so that halving finds the first.
         candidates = range(_THOUSANDTHS + 1)
         smallest = bisect_left(candidates, True, lo=1, key=is_shown_by_t_test)
         # One by one: where wins are nearly all alike, larger ones are not always easier to show.
@@ -262,7 +263,7 @@ def _checked_plan(plan: Plan, records: Sequence[Result]) -> Plan:
     if unknown_tasks:
         from qwen3nb.evaluation.mteb.select import choose_tasks  # loads MTEB
 
-        choose_tasks(tasks=unknown_tasks)
+        choose_tasks(tasks=unknown_tasks)  # for its error, if MTEB has no such task
     return replace(plan, baseline=baseline, models=tuple(dict.fromkeys(models)))
 
 
@@ -297,8 +298,9 @@ def _recorded_deviation(
     deviations = [_query_deviation(matrix, first, second) for first, second in used]
     models = _first_names({labels[name] for pair in used for name in pair})
     queries = f"on {len(matrix.queries):,} queries"
-    if planned_pairs:
+    if planned_pairs:  # the largest, so that the plan is enough for each
         return _Deviation(max(deviations), f"records of {models} {queries}")
+    # Other models may differ more than those of the plan: nine of ten pairs are below this.
     deviation = float(np.quantile(deviations, _QUANTILE))
     return _Deviation(deviation, f"records of other models, {models}, {queries}")
 
@@ -364,6 +366,7 @@ def _write_once(file: Path, text: str) -> bool:
 
 def _file_text(plan: Plan) -> str:
     values = _filled_fields(plan)
+    # In TOML, tables have to come after all other fields.
     tables = {name: values.pop(name, {}) for name in _TABLES}
     lines = [
         f"# The plan of a comparison, made {_minute_text(plan.made)}. Hypotheses:",
@@ -416,7 +419,7 @@ def _read_with_objection(file: Path) -> tuple[Plan, str]:
     """Return a plan, and why its time shows nothing; empty if it does."""
     content: _PlanFile = read_toml(file, _PlanFile, refusal=DataError)
     plan = Plan(**{name: getattr(content, name) for name in _FIELDS})
-    averages = []
+    averages = []  # plans of earlier versions
     if content.seeds > 1:
         averages.append(f"{content.seeds} seeds")
     if content.prompts > 1:
@@ -517,6 +520,7 @@ def _choices(plan: Plan, comparison: Comparison) -> Iterator[_Choice]:
     yield _Choice("margin", plan.margin, procedure.margin)
     yield _Choice("correction", plan.correction, procedure.correction)
     yield _Choice("baseline", plan.baseline, baseline)
+    # By default, a plan is of the main metric of each task.
     metric_of = {task: record.task.main_metric for (task, _), record in comparison.records.items()}
     has_planned_models = _models_in(comparison) == plan.labels
     for task in _compared_tasks(comparison):
@@ -569,7 +573,7 @@ def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
     sentences: list[str] = []
     replaced: list[str] = []
     hypotheses_of_later: set[tuple[str, str, str]] = set()
-    for plan in reversed(plans):
+    for plan in reversed(plans):  # the last one first, because it replaces earlier ones
         if plan.objection:
             continue
         if plan.hypotheses <= hypotheses_of_later:
@@ -603,10 +607,12 @@ def _applicable_plan(file: Path, comparison: Comparison) -> _Applicable | None:
     covered: list[Result] = []
     for records in records_on.values():
         labels = {record.model.label for record in records}
+        # A hypothesis is about the baseline and another model.
         if len(labels) > 1 and plan.baseline in labels:
             covered += records
     if covered:
         return _Applicable(file, plan, tuple(covered), objection or _why_too_late(plan, covered))
+    # A changed plan may have covered these records before.
     if objection and _is_about(plan, comparison):
         return _Applicable(file, plan, (), objection)
     return None
@@ -627,6 +633,7 @@ def _why_too_late(plan: Plan, covered: Iterable[Result]) -> str:
     planned = _utc_time(plan.made)
     earlier = set()
     for record in covered:
+        # Unknown times count against the plan.
         if not record.finished or _start_of_measurement(record) <= planned:
             earlier.add(f"{record.model.label} on {record.task.key}")
     if not earlier:

@@ -77,12 +77,13 @@ def variance_components(
     factors come first, in their order; the last component is of all factors.
     """
     values = np.asarray(scores, dtype=np.float64)
-    effects: list[Axes] = []  # such as (0,), (1,), (0, 1)
+    effects: list[Axes] = []  # axes of each factor and interaction, such as (0,), (1,), (0, 1)
     for size in range(1, values.ndim + 1):
         effects += itertools.combinations(range(values.ndim), size)
     degrees = {effect: math.prod(values.shape[axis] - 1 for axis in effect) for effect in effects}
     squares = {effect: _sum_of_squares(values, effect) / degrees[effect] for effect in effects}
     variances = {effect: float(_component(squares, effect, values.shape)) for effect in effects}
+    # An estimate by the method of moments may be below 0, and then counts as 0.
     total = math.fsum(max(0.0, variance) for variance in variances.values())
     intervals = _share_intervals(values, squares, degrees, seed)
     components = []
@@ -112,6 +113,7 @@ def _share_intervals(
     usable_degrees = _usable_degrees(values, degrees)
     if usable_degrees is None:
         return {}
+    # Generalised pivots (Weerahandi 1993).
     generator = np.random.default_rng(seed)
     drawn_squares = {}
     for effect, freedom in usable_degrees.items():
@@ -135,8 +137,9 @@ def _usable_degrees(values: Array, degrees: Mapping[Axes, int]) -> dict[Axes, fl
         other_axes = tuple(other for other in range(values.ndim) if other != axis)
         means = values.mean(axis=other_axes)  # of the levels of this factor
         p_value = _normality_p_value(means)
-        if p_value >= _NOT_NORMAL:
+        if p_value >= _NOT_NORMAL:  # as in normal data
             continue
+        # Heavy tails leave fewer degrees of freedom (Box 1953).
         share = _share_of_freedom(means)
         if share < _LEAST_FREEDOM and p_value < _FAR_FROM_NORMAL:
             return None
@@ -233,6 +236,7 @@ def read_prompt_scores() -> list[PromptScores]:
     defaults: dict[_Default, Result] = {}
     for record in load_results(folder):
         if record.main.value is not None:
+            # The record with a model's own prompts, which those of sets are compared with.
             default = _Default(record.model.identity, record.seed, record.task.key)
             defaults[default] = record
     by_seed: dict[tuple[str, str, int], list[Result]] = {}
@@ -242,7 +246,7 @@ def read_prompt_scores() -> list[PromptScores]:
             by_seed.setdefault(key, []).append(record)
     seeds: dict[tuple[str, str], list[_SeedRecords]] = {}
     for (label, task, _), records in by_seed.items():
-        of_newest = _records_of_newest(records)
+        of_newest = _records_of_newest(records)  # if a checkpoint was overwritten
         default_record = defaults[_default_of(records[-1])]
         seeds.setdefault((label, task), []).append(_SeedRecords(default_record, of_newest))
     return [_prompt_scores(label, seeds[label, task]) for label, task in sorted(seeds)]
@@ -294,6 +298,7 @@ def prompt_of(result: Result) -> UsedPrompt:
 
 def _without_details(result: Result) -> Result:
     """Return what is needed of a record; 170,000 whole ones take 2.4 GB."""
+    # There may be 170,000 records; only what a page on prompts reads stays in memory.
     main = {result.task.main_metric: result.main}
     return replace(
         result,
@@ -424,6 +429,7 @@ def _pair(
     better: PromptScores, worse: PromptScores, better_means: Array, worse_means: Array, seed: int
 ) -> PromptPair:
     """Compare two models of which the first has the higher score with its own prompts."""
+    # Would the best prompt of the worse model turn the order around?
     best = int(np.argmax(worse.values))
     reversed_by = ""
     if _is_higher(worse.values[best], better.default):
@@ -452,11 +458,12 @@ def superiority(
     is no interval.
     """
     shared = shared_queries([first.queries, second.queries])
-    if not shared:
+    if not shared:  # only the value of each prompt is known: a row (1, P) of each model
         return float(_share_higher(first.values[None], second.values[None])[0]), None
     first_scores = first.on(shared).mean(axis=2)  # (n, P), over seeds
     second_scores = second.on(shared).mean(axis=2)
     prompts, other_prompts = first_scores.shape[1], second_scores.shape[1]
+    # Both models' prompts are columns of one table: each resample draws the same queries for all.
     means, resampled_means = resampling.resampled_means(
         np.concatenate([first_scores, second_scores], axis=1),
         n_resamples=RESAMPLES,
@@ -501,6 +508,7 @@ def _lower_end(estimate: float, first: int, second: int, z: float) -> float:
     if estimate <= _NEAR:
         return 0.0
 
+    # A score interval: the root of (p - t)² = z² V(t), with the variance at the end t itself.
     def excess(end: float) -> float:
         squared_distance = (estimate - end) ** 2
         return squared_distance - z**2 * _probability_variance(end, first, second)
@@ -532,7 +540,7 @@ def prompt_variance(scores: PromptScores, *, seed: int = 0) -> list[Component]:
     """
     values = scores.scores  # (n, P, S)
     factors = ["query", "prompt", "seed"]
-    if values.shape[2] == 1:
+    if values.shape[2] == 1:  # one seed
         values = values[:, :, 0]
         factors = ["query", "prompt"]
     if min(values.shape) < 2:

@@ -103,11 +103,13 @@ def rank_systems(
     tasks = [matrix.task for matrix in matrices]
     shares = _shares(matrices, weights)
     scores = [matrix.scores_of(systems) for matrix in matrices]
-    on_tasks = np.array([_exact_means(scores_on_task) for scores_on_task in scores])
-    means = shares @ on_tasks
+    on_tasks = np.array([_exact_means(scores_on_task) for scores_on_task in scores])  # (T, S)
+    means = shares @ on_tasks  # (S,)
+    # Tasks of one group are a single unit; by default each is its own.
     on_units = unit_means(on_tasks, shares, units or tasks)
     if not p_values:
         seeds = [resampling.draw_seed(seed, matrix.unit_names) for matrix in matrices]
+        # Sampling units: queries, or clusters of them.
         units_of_tasks = [
             matrix.unit_values(scores_on_task, centred=False)
             for matrix, scores_on_task in zip(matrices, scores, strict=True)
@@ -147,7 +149,7 @@ def _differing_pairs(
     shares: Array,
 ) -> NDArray[np.bool_]:
     """Return which pairs of systems are significantly different (S, S), by test and interval."""
-    pairs = itertools.combinations(range(len(systems)), 2)
+    pairs = itertools.combinations(range(len(systems)), 2)  # in the order of the p-values
     by_test = {pair: p for pair, p in zip(pairs, p_values, strict=True) if p < ALPHA}
     names = [(systems[first], systems[second]) for first, second in by_test]
     paired = paired_over_tasks(matrices, names, shares)
@@ -166,14 +168,14 @@ def _standings(
     """Yield the systems from the best to the worst."""
     best_first = [int(row) for row in np.argsort(-means, kind="stable")]
     groups = tie_groups(best_first, differ)
-    has_higher_mean = means[:, None] > means  # [i, j]: i than j
+    has_higher_mean = means[:, None] > means  # (S, S), at [i, j]: whether i is above j
     is_better = differ & has_higher_mean
     borda = borda_ranks(on_units)
     shares_first = _shares_first(on_units, seed=seed)
     has_many_tasks = len(on_units) >= FEWEST_TASKS
     for row in best_first:
-        better = int(is_better[:, row].sum())
-        worse = int(is_better[row].sum())
+        better = int(is_better[:, row].sum())  # systems that are significantly better
+        worse = int(is_better[row].sum())  # systems that this one is better than
         yield Standing(
             system=systems[row],
             mean=float(means[row]),
@@ -295,6 +297,7 @@ def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]
     for start in range(len(order)):
         end = start + 1
         while end < len(order):
+            # A run grows as long as its next neighbour differs from none of its members.
             run, neighbour = order[start:end], order[end]
             if any(differ[member, neighbour] for member in run):
                 break
@@ -364,6 +367,7 @@ def mean_p_values(
     weighted_sums = np.zeros((systems, columns_so_far))
     for scores, seed, share in zip(tasks, seeds, shares, strict=True):
         queries = scores.shape[1]
+        # Sums over columns are then means over tasks, but for a factor that no p-value sees.
         for row in range(systems):  # one at a time, which bounds the memory
             weighted_sums[row, columns[seed]] += len(tasks) * share * scores[row] / queries
     return resampling.max_t_p_values(

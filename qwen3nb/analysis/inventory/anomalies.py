@@ -38,6 +38,7 @@ def _disagreements(scores: Sequence[Score]) -> Iterator[Flag]:
     """Flag files with different scores of one run by the same metric."""
     groups: dict[Hashable, list[Score]] = {}
     for score in scores:
+        # Files of the same run and measure have to agree.
         run = (score.system, score.seed, score.facts.get("use"), score.identity)
         measure = (score.task, score.kind, score.metric, score.revision)
         groups.setdefault((run, measure), []).append(score)
@@ -103,7 +104,7 @@ def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
     for fingerprint, score in _fingerprints(scores):
         scores_with.setdefault(fingerprint, []).append(score)
     for fingerprint, equal in scores_with.items():
-        weights = {score.identity or score.run for score in equal}
+        weights = {score.identity or score.run for score in equal}  # of an unknown digest, the run
         if len(weights) > 1:
             names = ", ".join(score.run for score in equal)
             text = (
@@ -124,10 +125,11 @@ def _fingerprints(scores: Sequence[Score]) -> Iterator[tuple[_Fingerprint, Score
     for scores_of_run in runs.values():
         of_means = _fingerprint_of_means(scores_of_run)
         if of_means is not None:
-            yield of_means, scores_of_run[0]
+            yield of_means, scores_of_run[0]  # any score names the run
         for score in scores_of_run:
+            # Equal scores have equal means: where a mean is unique, no queries have to be read.
             has_unique_mean = frequency_of_mean[_rounded_mean(score)] == 1
-            if not has_unique_mean and _is_varied(score):  # only then are its queries read
+            if not has_unique_mean and _is_varied(score):
                 values = tuple(sorted(score.per_query.items()))
                 yield _Fingerprint(_family(score), score.task, values), score
 

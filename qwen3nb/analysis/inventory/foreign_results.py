@@ -132,6 +132,7 @@ def foreign_scores(file: Path, content: object) -> ForeignScores:
         return ForeignScores()
     if "mteb_dataset_name" in content:
         raise DataError(f"{file}: the format of MTEB before 1.11 is not read; convert it with mteb")
+    # The formats, told apart by a field that only one of them has.
     try:
         if "task_name" in content and ("scores" in content or "mteb_version" in content):
             return _mteb_scores(file, _MTEBFile.model_validate(content))
@@ -156,6 +157,7 @@ def _is_list_of_mteb(file: Path, entries: list[object]) -> bool:
 def _mteb_scores(file: Path, result: _MTEBFile) -> ForeignScores:
     """Return one score per split: the mean of main_score over its subsets."""
     model = _mteb_model(file.parent / "model_meta.json")
+    # Such as ``BAAI__bge-m3/<revision>/SciFact.json``.
     system = model.name or file.parent.parent.name.replace("__", "/", 1)
     if file.parent.parent.name == "experiments":  # settings of a model, in folders of their own
         system = f"{system} ({file.parent.name})"
@@ -238,9 +240,10 @@ def _adapter_run(file: Path) -> _AdapterRun:
     System and seed follow from the folder ``<system>/seed_<n>/results/``, or from the name of a
     copy, ``<system>-seed_<n>-mteb_results.json``, which has no facts.
     """
-    copy = _COPY.fullmatch(file.stem)
+    copy = _COPY.fullmatch(file.stem)  # such as ``rank_only_r4-seed_42-mteb_results``
     if copy:
         return _AdapterRun(file, copy["system"], int(copy["seed"]))
+    # Such as ``rank_only_r4/seed_42/results/mteb_results.json``.
     folder = file.parent
     training = folder.parent
     seed = _SEED_FOLDER.fullmatch(training.name)
@@ -285,6 +288,7 @@ def _add_score(
     collected: ForeignScores, run: _AdapterRun, task: str, queries: _Queries, kind: str
 ) -> None:
     """Add the score of one data set, after comparing its mean with the scores of its queries."""
+    # The first metric of the file, unless it has the usual one of rerankings.
     metric = next(iter(queries.aggregate))
     name = metric
     if _RERANKING_METRIC in queries.aggregate:
@@ -323,9 +327,9 @@ def _logged_steps(log: Path) -> dict[str, int]:
     for entry in entries:
         step = step_number(entry.get("global_step", entry.get("step")))
         if step is not None:
-            steps["steps"] = max(steps.get("steps", 0), step)
+            steps["steps"] = max(steps.get("steps", 0), step)  # the last step that was reached
         for name, task in _EPOCH_STEPS.items():
             count = step_number(entry.get(name))
-            if count is not None:  # one summary per epoch
+            if count is not None:  # of one epoch; all epochs add up
                 steps[f"steps_{task}"] = steps.get(f"steps_{task}", 0) + count
     return steps

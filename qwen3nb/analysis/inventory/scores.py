@@ -143,10 +143,11 @@ def _kind(result: Result, training: Mapping[str, Any]) -> str:
 
 def training_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the known facts of a training, from its configuration, nested or flat."""
-    settings = config.get("settings")  # our own records contain the configuration
+    settings = config.get("settings")  # our own records contain the configuration as this field
     configuration = config
     if isinstance(settings, Mapping):
         configuration = {**config, **settings}
+    # A fact has another key in each format: the first that has a value counts.
     facts = {name: _first_value(configuration, paths) for name, paths in _KEY_PATHS.items()}
     for name in _RECORDED_FACTS:
         facts[name] = config.get(name)

@@ -55,6 +55,7 @@ class Conflicts:
         for (layer, module), values in self.cosines.items():
             row, column = layers.index(layer), modules.index(module)
             cosines[row, column] = np.array(values, dtype=np.float64)  # None is NaN
+        # A masked mean leaves out what is not measured, and is masked where nothing is.
         means = np.ma.masked_invalid(cosines).mean(axis=1)
         return np.asarray(means.filled(np.nan))
 
@@ -75,6 +76,7 @@ def read_trainer_state(state: Mapping[str, object], *, name: str) -> TrainingLog
     if not isinstance(history, list):
         return TrainingLog(name, {})
     series = _series(entry for entry in history if isinstance(entry, dict))
+    # The name in our own logs.
     learning_rates = series.pop("learning_rate", None)
     if learning_rates:
         series["lr"] = learning_rates
@@ -100,7 +102,7 @@ def _series(
         for name, value in entry.items():
             number = rows.finite_number(value)
             if name != "step" and number is not None:
-                series.setdefault(name, {})[step] = number
+                series.setdefault(name, {})[step] = number  # a resumed training logs a step again
     return {name: tuple(sorted(values.items())) for name, values in series.items()}
 
 
@@ -118,7 +120,7 @@ def read_conflicts(file: Path) -> Conflicts:
         if step is not None and isinstance(per_layer, dict):
             cosines_at[step] = _mean_cosines(per_layer)
     steps = sorted(cosines_at)
-    modules: dict[Module, None] = {}
+    modules: dict[Module, None] = {}  # a set in the order of the log
     for step in steps:
         modules |= dict.fromkeys(cosines_at[step])
     cosines = {module: tuple(cosines_at[step].get(module) for step in steps) for module in modules}

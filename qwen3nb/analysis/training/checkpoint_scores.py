@@ -89,7 +89,7 @@ def _step_in_label(result: Result) -> TrainingStep | None:
     label = _CHECKPOINT.fullmatch(result.model.label)
     if label is None:
         return None
-    name = _SEED.sub("", label["name"]) or "training"
+    name = _SEED.sub("", label["name"]) or "training"  # of ``demo-seed_7-checkpoint-400``: demo
     seed = _SEED.search(label["name"])
     step = int(label["step"] or 0)  # that of ``init`` is 0
     if seed is None:
@@ -134,6 +134,7 @@ def _trajectories_on(records: Sequence[Result], task: str, metric: str) -> list[
     if not checkpoints:
         return []
     revision = common_revision([record for _, record in checkpoints])
+    # Also records of no checkpoint, such as of the model that a training started from.
     same_data = [record for record in records if str(record.task.revision) == revision]
     trainings: dict[str, Trajectory] = {}
     for step, record in checkpoints:
@@ -155,6 +156,7 @@ def _add_start(by_step: dict[int, Result], records: Sequence[Result], metric: st
     """Add the checkpoint that a training started from as its step 0, if it has none."""
     if 0 in by_step:
         return
+    # Any checkpoint leads to the folder of the training.
     checkpoints = (checkpoint_of(record) for record in by_step.values())
     checkpoint = next((folder for folder in checkpoints if folder is not None), None)
     if checkpoint is None:
@@ -182,6 +184,7 @@ def gain_and_best(
     columns = {f"step {step}": scores[step] for step in sorted(scores)}
     matrix = join(columns, task="checkpoints")
     means = matrix.scores.mean(axis=1)
+    # Of equal means, the earliest step comes first.
     best, *rivals = (matrix.systems[row] for row in np.argsort(-means, kind="stable"))
     first_step, last_step = matrix.systems[0], matrix.systems[-1]
 
@@ -189,6 +192,7 @@ def gain_and_best(
         pair = {system: columns[system], reference: columns[reference]}
         return differences.paired_difference(pair, clusters=clusters, seed=seed)
 
+    # The p-value of the next best, corrected for all rivals.
     over_next_best, *_ = differences.corrected([difference(best, rival) for rival in rivals])
     return difference(last_step, first_step), over_next_best
 
@@ -219,6 +223,7 @@ def training_summaries(
                 name = f"{name}, seed {training_seed}"
             gain, best = gain_and_best(steps, seed=seed, clusters=trajectory.clusters)
             summaries.append(TrainingSummary(trajectory.task, trajectory.metric, name, gain, best))
+    # The gains of all trainings are one family of tests.
     gains = differences.corrected([summary.gain for summary in summaries])
     return tuple(
         replace(summary, gain=gain) for summary, gain in zip(summaries, gains, strict=True)
@@ -242,6 +247,7 @@ def starting_record(training: Path, results: Iterable[Result]) -> Result | None:
     if folder is None:
         return None
     for result in results:
+        # A model's own folder, or the checkpoint that it was extracted from.
         folders = [checkpoint_of(result)]
         if result.model.spec:
             folders.append(paths.root() / result.model.spec)
@@ -259,6 +265,7 @@ def _start_folder(training: Path) -> Path | None:
     start = content.get("start") if isinstance(content, dict) else None
     if not start or not isinstance(start, str):
         return None
+    # The path may be relative to any of these.
     for base in (paths.root(), training, training.parent):
         if (base / start).is_dir():
             return (base / start).resolve()

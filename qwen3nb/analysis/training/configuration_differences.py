@@ -70,6 +70,7 @@ def configuration_differences(
     differences = []
     for pairs in _pairs_by_data_set(scores):
         differences.append(_with_test(_without_test(pairs), pairs, resamples, seed))
+    # Differences without a test are no part of the family.
     p_values = [each.p_value for each in differences if each.p_value is not None]
     corrected_p_values = iter(adjust(p_values, how=HOLM))
     corrected = []
@@ -99,7 +100,7 @@ def _newest_by_data_set(scores: Iterable[Score]) -> list[BySystem]:
             data_set = (score.kind, score.task, score.metric)
             by_system = by_data_set.setdefault(data_set, {})
             by_seed = by_system.setdefault(score.system, {})
-            by_seed[score.seed] = score
+            by_seed[score.seed] = score  # a later one replaces it
     return [by_data_set[data_set] for data_set in sorted(by_data_set)]
 
 
@@ -109,7 +110,7 @@ def _known_first(seed: int | None) -> tuple[bool, int]:
 
 
 def _without_test(pairs: Sequence[_SeedPair]) -> ConfigurationDifference:
-    first, second = pairs[0]
+    first, second = pairs[0]  # all pairs are of the same two configurations
     revisions = [score.revision for pair in pairs for score in pair]
     by_seed = tuple(pair.difference for pair in pairs)
     return ConfigurationDifference(
@@ -121,7 +122,7 @@ def _without_test(pairs: Sequence[_SeedPair]) -> ConfigurationDifference:
         seeds=tuple(pair.first.seed for pair in pairs),
         by_seed=by_seed,
         difference=float(np.mean(by_seed)),
-        revision=max(revisions, key=is_substitute),
+        revision=max(revisions, key=is_substitute),  # of a substitute, if any run used one
     )
 
 

@@ -148,7 +148,7 @@ def _trained_runs(scores: Iterable[Score]) -> list[Run]:
     """Return the runs of known mode; of several records on one task, the last one is used."""
     runs: dict[tuple[str, int | None], Run] = {}
     for score in from_oldest(scores):
-        if not score.main or "mode" not in score.facts:
+        if not score.main or "mode" not in score.facts:  # not of a training in a known mode
             continue
         key = (score.system, score.seed)
         run = runs.get(key, Run(score.system, score.seed, {}, {}))
@@ -255,11 +255,12 @@ def _averaged(
     labels_by_task = []
     for of_task in datasets.values():
         labels_by_task.append({dataset.label for dataset in of_task if dataset.metric == metric})
-    shared_labels = set.intersection(*labels_by_task)
+    shared_labels = set.intersection(*labels_by_task)  # if none, each task has its own mean
     averaged: dict[str, list[_DataSet]] = {task: [] for task in datasets}
     notes = []
     for task, of_task in datasets.items():
         for dataset in of_task:
+            # The start of a note, should the data set be left out.
             left_out = f"{task}: {dataset.name} is not part of the mean, which is"
             if dataset.metric != metric:
                 notes.append(f"{left_out} of {metric}; it has {dataset.metric}")
@@ -314,6 +315,7 @@ def _pair(
         if not candidates:
             pairing.missing.append(f"{task}: no {mode} run of seed {joint.seed}")
             continue
+        # The one that agrees most, of which the reasons are given if it does not fit either.
         nearest = min(candidates, key=lambda candidate: len(candidate.disagreements))
         reason = _why_refused(task, joint, nearest, candidates)
         if reason:
@@ -369,9 +371,9 @@ def _why_no_change(specialist: Run, joint: Run) -> str:
     """Return why two adapters cannot show interference by what they change, or an empty text."""
     changes = []
     for run in (specialist, joint):
-        change = run.facts.get("change")  # of the weights, a few numbers
+        change = run.facts.get("change")  # a few numbers that describe how the weights changed
         if not isinstance(change, list) or not change:
-            return ""  # of an older record
+            return ""  # an older record does not state it
         values = [float(value) for value in change]
         if has_no_effect(values):
             return f"{run.name} has no effect: it scores as its base"
@@ -414,7 +416,7 @@ def _has_clusters_for(donor: Score, score: Score) -> bool:
 def _data_sets(pairing: _Pairing) -> tuple[list[_DataSet], list[str]]:
     """Return the data sets that all pairs have by one metric, and a note on each of the others."""
     task = pairing.task
-    names: dict[str, None] = {}
+    names: dict[str, None] = {}  # a set, in the order of the runs
     for run in pairing.runs:
         names |= dict.fromkeys(run.scores[task])
     datasets, notes = [], []
@@ -447,14 +449,14 @@ def _paired_scores(
     if metric == _UNNAMED_METRIC:  # it may be another on each data set
         metric = f"{_UNNAMED_METRIC} of {name}"
     if not all(score.per_query for score in scores):
-        values = np.array([score.value for score in scores], dtype=float)
+        values = np.array([score.value for score in scores], dtype=float)  # (2 S,), in turn
         paired = DataSetScores(_by_system(values))
         return _DataSet(task, name, first.data_set, metric, paired), ()
     columns = {score.run: score.per_query for score in scores}
     matrix = join(columns, task=f"{task}: {name}", clusters=clusters_of(scores))
     means = matrix.scores.mean(axis=1)
     units = _by_system(matrix.unit_values(matrix.scores))  # (2, S, n)
-    by_query = QueryScores(matrix.unit_names, np.moveaxis(units, -1, 0))
+    by_query = QueryScores(matrix.unit_names, np.moveaxis(units, -1, 0))  # (n, 2, S)
     paired = DataSetScores(_by_system(means), by_query)
     return _DataSet(task, name, first.data_set, metric, paired), tuple(matrix.notes)
 
