@@ -71,6 +71,7 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     second_machine, second_benches = _read_run(second)
     rows: list[Row] = []
     notes = []
+    # Keys of both runs, those of the first in its order, each once.
     for key in dict.fromkeys([*first_benches, *second_benches]):
         name = ", ".join(key)
         if key not in second_benches:
@@ -113,6 +114,7 @@ def _rows_of_both(first: _Bench, second: _Bench) -> Iterator[Row]:
             "method": timing.method,
             "first": timing.ratio,
             "second": other.ratio,
+            # Texts per second of the second run, over those of the first.
             "speed": second_speed * timing.seconds / first.count,
         }
 
@@ -149,7 +151,8 @@ def _read_bench(content: Mapping[str, Any], file: Path) -> _Bench:
     numbers = [content["count"]]
     for timing in timings:
         numbers += [timing.seconds, timing.ratio]
-    if not all(finite_number(number) for number in numbers):  # nor is 0 one, to divide by
+    # `finite_number` is None for no number; 0 is refused, too, because speeds divide by it.
+    if not all(finite_number(number) for number in numbers):
         raise ValueError(f"{file}: {_EXPECTED}; {name}: a count, seconds or ratio is not a number")
     return _Bench(
         model=content["model"],

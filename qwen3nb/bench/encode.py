@@ -113,7 +113,7 @@ class EncodeBench:
         rows: list[Row] = []
         for timing in self.timings:
             speed = self.count / timing["seconds"]
-            same = "yes" if timing["equal"] else "no"
+            same = "yes" if timing["equal"] else "no"  # to float32, within tolerances
             rows.append({**timing, "speed": speed, "same": same})
         return table(
             f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens ({lengths}), "
@@ -154,6 +154,7 @@ def bench_texts(count: int) -> dict[str, list[str]]:
     for first, second, _ in author_sts():
         sentences += [first, second]
     half = count // 2
+    # A set of texts has each only once; `dict.fromkeys` keeps their order.
     short = list(dict.fromkeys([*sentences[:half], *_spread(summaries, count)]))
     mixed = [*_spread(summaries, half), *_spread(documents, count - half)]
     long = _spread(list(_joined_to_long(documents)), math.ceil(count / 4))
@@ -246,11 +247,12 @@ def bench_encode(
         texts = bench_texts(256)
     all_texts = list(itertools.chain.from_iterable(texts.values()))
     device = pick_device(device)
-    float_dtype = "float32" if dtype == "int8" else dtype
+    float_dtype = "float32" if dtype == "int8" else dtype  # sentence-transformers has no 8 bits
     with model_folder(model, all_texts) as folder:
         loaded = {PEER: load_peer(folder, device=device, dtype=float_dtype)}
         for name in dict.fromkeys(peers):
             loaded[name] = load_graph(name, folder, texts=all_texts)
+        # Only the random model has no name that this package can load it by.
         spec = folder if model == QWEN3 else model
         ours = {}
         for our_dtype in dict.fromkeys(("float32", dtype)):
@@ -270,7 +272,7 @@ def neural_encoder(spec: str | Path, *, device: str, dtype: str) -> OurEncoder:
 
 def best_batch_size(peer: SentenceTransformer, texts: list[str]) -> int:
     """Return the batch size at which sentence-transformers is fastest on ``texts``."""
-    peer_vectors(peer, texts[:64], batch_size=32)  # warm
+    peer_vectors(peer, texts[:64], batch_size=32)  # untimed: the first call is slower
 
     def best_seconds(size: int) -> float:
         call = partial(peer_vectors, peer, texts, batch_size=size)
@@ -325,6 +327,7 @@ def _compare_methods(
 ) -> EncodeBench:
     """Compare times and vectors of peers and of ours on a set of texts."""
     rows = methods.exact._tokenise(texts)
+    # The peak that a method can reach is that of the dtype of sentence-transformers.
     limited = methods.ours.get(methods.float_dtype, methods.exact)
     gflop, peak = encoder_limit(limited.runner, rows, dtype=methods.float_dtype)
     batch_sizes = {way: best_batch_size(peer, texts) for way, peer in methods.peers.items()}
@@ -374,7 +377,7 @@ def _lengths(counts: Sequence[int]) -> dict[str, float]:
 
 def _closeness(vectors: NDArray[np.float64], reference: NDArray[np.float64]) -> Closeness:
     """Return how close unit vectors (N, D) are to those in float32."""
-    cosines = np.multiply(vectors, reference).sum(axis=1)
+    cosines = np.multiply(vectors, reference).sum(axis=1)  # of unit vectors, row by row
     least_cosine = float(cosines.min())
     difference = float(np.abs(vectors - reference).max())
     return {

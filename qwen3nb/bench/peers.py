@@ -58,9 +58,9 @@ def load_graph(name: str, folder: Path, *, texts: Sequence[str]) -> SentenceTran
     """
     check_choice("peer", name, PEERS)
     peer = load_peer(folder, device="cpu", dtype="float32")
-    step = max(1, len(texts) // CALIBRATION)
+    step = max(1, len(texts) // CALIBRATION)  # evenly spread over the texts
     model = _Traced(peer, texts[::step][:CALIBRATION])
-    runtime = name.partition("-")[0]
+    runtime = name.partition("-")[0]  # of ``openvino-int8``: openvino
     make_graph = _openvino if runtime == "openvino" else _onnx
     try:
         with _quiet():
@@ -68,6 +68,7 @@ def load_graph(name: str, folder: Path, *, texts: Sequence[str]) -> SentenceTran
     except ImportError as error:
         reason = f"peer {name} needs {error.name}, which is not installed"
         raise ImportError(f"{reason}: pip install 'qwen3nb[peers]'") from None
+    # Pooling and tokenizer stay those of sentence-transformers; only the layers are replaced.
     transformer = peer[0]
     transformer.model = _Graph(transformer.model, states)
     return peer
@@ -137,7 +138,7 @@ def _openvino(model: _Traced, *, int8: bool) -> States:
         graph = _quantised_openvino(model)
     else:
         graph = _openvino_graph(model)
-        config["INFERENCE_PRECISION_HINT"] = "f32"
+        config["INFERENCE_PRECISION_HINT"] = "f32"  # else it may compute in bfloat16
     compiled = openvino.Core().compile_model(graph, "CPU", config)
 
     def states(inputs: Inputs) -> NDArray[np.float32]:
@@ -162,6 +163,7 @@ def _quantised_openvino(model: _Traced) -> Path:
     import nncf
     import openvino
 
+    # Another version may quantise otherwise.
     key = model.digest(openvino.__version__, nncf.__version__)
     folder = paths.cache() / "peers" / key
     file = folder / "model.xml"
@@ -174,7 +176,7 @@ def _quantised_openvino(model: _Traced) -> Path:
         _openvino_graph(model),
         nncf.Dataset(examples),
         model_type=nncf.ModelType.TRANSFORMER,
-        subset_size=len(examples),
+        subset_size=len(examples),  # all of them
     )
     with new_folder(folder) as new:
         openvino.save_model(quantised, new / file.name, compress_to_fp16=False)
@@ -194,7 +196,7 @@ def _onnx(model: _Traced, *, int8: bool) -> States:
             model,
             tuple(model.example.values()),
             file,
-            dynamo=False,
+            dynamo=False,  # by tracing
             input_names=names,
             output_names=[_STATES],
             dynamic_axes={name: {0: "texts", 1: "tokens"} for name in (*names, _STATES)},

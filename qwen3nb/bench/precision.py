@@ -137,11 +137,12 @@ def _time_dtypes(
         calls[dtype] = partial(ours.encode, texts)
         calls[_peer_name(dtype)] = partial(peer_vectors, peer, texts, batch_size=batch_size)
 
+    # After each round, so that the peak is measured under the same load as the methods.
     def sample_peaks() -> None:
         for peak in peaks.values():
             peak.sample()
 
-    medians, _ = in_turn(calls, rounds=rounds, after=sample_peaks)
+    medians, _ = in_turn(calls, rounds=rounds, after=sample_peaks)  # without the vectors
     speeds = {}
     for dtype in dtypes:
         ours_seconds = medians[dtype].seconds
@@ -162,7 +163,7 @@ def _timing(
     """Compare the speed and the quality of a dtype with those of float32."""
     speed, quality = speeds[dtype], qualities[dtype]
     exact = qualities["float32"]
-    cosines = (unit(exact.vectors) * unit(quality.vectors)).sum(axis=1)
+    cosines = (unit(exact.vectors) * unit(quality.vectors)).sum(axis=1)  # row by row
     test = equivalence(quality.scores, exact.scores, margin=MARGIN)
     return {
         "dtype": dtype,
@@ -193,6 +194,7 @@ def _search_quality(spec: str | Path, dtype: str, pydocs: PyDocs) -> _Quality:
     documents, queries = pydocs.corpus, pydocs.queries
     # Nothing is timed here, so vectors may come from the cache.
     encoder = load_encoder(spec, device="cpu", dtype=dtype, show_progress=False)
+    # In one call, documents first.
     vectors = encoder.encode([*documents.values(), *queries.values()])
     document_vectors = vectors[: len(documents)]
     query_vectors = vectors[len(documents) :]

@@ -84,6 +84,7 @@ def write_random_encoder(
     from qwen3nb.extraction.export import ExportOptions, write_model_files
 
     shape = shape or SHAPE
+    # Special tokens come on top, for which 256 rows of the embedding are free.
     tokenizer = write_tokenizer(texts, folder, vocabulary=shape["vocab_size"] - 256)
     end_token = tokenizer.token_to_id("<|endoftext|>")
     config = encoder_config({**shape, "pad_token_id": end_token, "eos_token_id": end_token})
@@ -97,11 +98,12 @@ def write_random_reranker(folder: Path, shape: Sequence[int]) -> None:
     prompt = template.prefix + template.head(INSTRUCTION, "yes no") + " " + template.suffix
     texts_of_prompt = [prompt, "yes", "no"] * 200  # often enough to become whole tokens
     write_tokenizer([*documents(), *texts_of_prompt], folder, vocabulary=16_000)
-    hidden_size = shape[0]
+    hidden_size = shape[0]  # whose inverse root keeps the states at one scale
     fields = qwen3_shape(*shape, vocab_size=VOCABULARY, max_position_embeddings=4096)
     config = Qwen3Config(**fields, tie_word_embeddings=True, initializer_range=hidden_size**-0.5)
     save_random(Qwen3ForCausalLM, folder, config)
-    # For sentence-transformers, which renders a pair as a chat with two roles.
+    # For sentence-transformers, which renders a pair as a chat with two roles. The file is a
+    # Jinja template, in which ``{{ }}`` holds an expression: a newline, or the text of a role.
     suffix = template.suffix.replace("\n", "{{ '\n' }}")
     chat_template = (
         f"{template.prefix}<Instruct>: {INSTRUCTION}"

@@ -121,7 +121,7 @@ def _timings(
                 name=name,
                 seconds=median.seconds,
                 cpu=median.cpu,
-                ratio=medians[_REFERENCE].cpu / median.cpu,
+                ratio=medians[_REFERENCE].cpu / median.cpu,  # how many times faster
                 difference=difference,
             )
         )
@@ -151,11 +151,13 @@ class _Reference:
         longest = max(len(row) for row in batch)
         ids = torch.zeros(len(batch), longest, dtype=torch.long)
         mask = torch.zeros(len(batch), longest, dtype=torch.long)
-        for index, row in enumerate(batch):  # padded on the left
+        # Padded on the left, so that every row ends at the last position.
+        for index, row in enumerate(batch):
             first_token = longest - len(row)
             ids[index, first_token:] = torch.tensor(row)
             mask[index, first_token:] = 1
         with torch.inference_mode():
             output = self._model(input_ids=ids, attention_mask=mask, use_cache=False)
-        no_and_yes = output.logits[:, -1, self._no_and_yes]  # after the last token
+        no_and_yes = output.logits[:, -1, self._no_and_yes]  # (batch, 2), after the last token
+        # P(yes) among the two: the softmax over "no" and "yes" alone.
         return no_and_yes.log_softmax(-1)[:, 1].exp()
