@@ -66,6 +66,7 @@ def page_links(results: Collection[Result]) -> dict[str, str]:
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links: dict[str, str] = {}
     with cached_calls():
+        # One record of each run: its page is named after the options, which all of them have.
         for run, result in {result.run: result for result in results}.items():
             values = {}
             for name, parameter in declared.items():
@@ -76,7 +77,7 @@ def page_links(results: Collection[Result]) -> dict[str, str]:
     page_of_record = pages_with_records()
     for result in results:
         record = record_link(result)
-        if record in page_of_record:
+        if record in page_of_record:  # for a run without a page of its own
             links.setdefault(result.run, page_of_record[record])
     return links
 
@@ -99,6 +100,7 @@ def write_card_page(
             page.unlink(missing_ok=True)
             return None
         model = paths.root() / newest(extracted).model.spec
+    # Without the YAML at the front, which is for a model hub.
     return write_public(page, card_text(model, results, tier=tier, front=False))
 
 
@@ -181,7 +183,7 @@ def _jobs_of_own_pages(
         if kind.needs in content:
             parameters = {"tier": tier} if kind.takes_tier else {}
             jobs.append(Job(kind.notebook, parameters, kind.notebook))
-        elif not kind.measures:
+        elif not kind.measures:  # what a page measured stays, another one would be out of date
             (paths.book_runs() / f"{kind.notebook}.ipynb").unlink(missing_ok=True)
     return jobs
 
@@ -215,6 +217,7 @@ def _content(results: Sequence[Result], everything: Sequence[Result], tier: str)
     content = {Needs.RECORDS}
     if len(models) > 1:
         content.add(Needs.TWO_MODELS)
+    # Trainings leave logs, and checkpoints that were evaluated.
     if logs or any(training_step(result) is not None for result in everything):
         content.add(Needs.TRAININGS)
     if LOG in logs or any(result.training is not None for result in everything):
@@ -225,7 +228,7 @@ def _content(results: Sequence[Result], everything: Sequence[Result], tier: str)
 def _lessons() -> Iterator[Job]:
     """Yield the lessons; one that is no notebook of this package is named and left out."""
     folder = paths.notebooks() / "guide"
-    for file in sorted(folder.glob("[!.]*.ipynb")):
+    for file in sorted(folder.glob("[!.]*.ipynb")):  # no hidden file, such as of an editor
         job = Job(f"guide/{file.stem}", {})
         reason = _first_line_of_refusal(job, ValueError, OSError)
         if reason:
@@ -276,13 +279,13 @@ def _published(own: Container[str]) -> Iterator[Job]:
     instead.
     """
     for file in sorted(paths.book_runs().glob("*.ipynb")):
-        if file.stem in own:
+        if file.stem in own:  # pages of the book, which have jobs already
             continue
         page = _run_page(file)
         if page is None:
             continue
         reason = page.why_not_made_again()
-        page.set_reason(reason)
+        page.set_reason(reason)  # a notice on the page, or none
         if not reason:
             yield page.job
 
@@ -291,7 +294,7 @@ def _run_page(file: Path) -> _RunPage | None:
     """Return a page that depends on records; None for one that failed, or that does not."""
     try:
         content = read_json(file)
-        run = content["metadata"]["qwen3nb"]
+        run = content["metadata"]["qwen3nb"]  # the notebook, its parameters, what it reads
         job = Job(run["notebook"], page_values_from_here(run["parameters"]), file.stem)
         reads_results = run.get("reads") == "results" and not _is_unaffected(job.notebook)
         page = _RunPage(file, content, job, is_old(content))
@@ -329,6 +332,7 @@ def _why_not_again(job: Job, page: Mapping[str, Any]) -> str:
         return str(error).splitlines()[0].rstrip(".")
     if needed_bytes > available_memory():
         return f"its model needs about {needed_bytes / 1e9:.0f} GB of memory"
+    # Records of other versions are not reused, so that the run would measure again.
     if not is_measured(page):
         return "its records were made with other versions of the libraries"
     return ""
@@ -361,6 +365,7 @@ def build_book(
     """
     require_jupyter_book()
     failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
+    # Only the last of the three kinds of failures stops the build.
     outdated, failed_lessons, failed_pages = [], [], []
     for failure in failures:
         if _is_outdated(failure):
@@ -417,6 +422,7 @@ def _build(output: Path, *, strict: bool) -> None:
 def _run_jupyter_book(output: Path, *, strict: bool) -> None:
     """Run Jupyter Book, and raise an error if it fails."""
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
+    # -n: warn of missing references; -q: no progress; -W: warnings are errors.
     command += ["build", str(paths.book()), "-n", "--keep-going", "-q"]
     if strict:
         command.append("-W")
@@ -424,12 +430,12 @@ def _run_jupyter_book(output: Path, *, strict: bool) -> None:
     done = run_program(
         guarded_command(command),
         own_session=True,
-        environment=kernel_environment() | {REFRESHED: "1"},
+        environment=kernel_environment() | {REFRESHED: "1"},  # the pages are refreshed already
     )
     if not done.returncode:
         return
     output_text = (done.stdout + done.stderr).strip()
-    if os.strerror(errno.ENOSPC) in output_text:
+    if os.strerror(errno.ENOSPC) in output_text:  # the disk is full, which is no fault of a page
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
     raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")
 
@@ -443,10 +449,11 @@ def secret_pages(html: Path) -> list[tuple[str, list[str]]]:
     pages = []
     for file in sorted(html.rglob("*")):
         name = file.relative_to(html)
-        folder = name.parts[0]
+        folder = name.parts[0]  # ``_static`` holds the theme's files
         if file.suffix not in _TEXTS or folder == "_static" or not file.is_file():
             continue
         # The texts of records are data, which may look like any secret.
+        # Only the values of known secrets are searched there, not what has their form.
         patterns = secrets.values if folder == "records" else secrets
         kinds = patterns.kinds(file.read_text(encoding="utf-8", errors="replace"))
         if kinds:

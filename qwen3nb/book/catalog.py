@@ -74,7 +74,7 @@ def read_catalog() -> list[PageKind]:
 def page_kind(notebook: str) -> PageKind:
     """Return what a notebook says of its pages, else what this release's says of that name."""
     metadata = _metadata(paths.notebooks() / f"{notebook}.ipynb")
-    if "part" not in metadata:
+    if "part" not in metadata:  # such as of an earlier release
         metadata = _released_metadata(notebook)
     try:
         return PageKind(
@@ -85,7 +85,7 @@ def page_kind(notebook: str) -> PageKind:
             needs=Needs(str(metadata.get("needs", Needs.RUN))),
             measures=bool(metadata.get("measures", False)),
         )
-    except ValueError:  # not what is described above
+    except ValueError:  # a place that is no number, or an unknown need
         return PageKind(notebook)
 
 

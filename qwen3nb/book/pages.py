@@ -114,6 +114,7 @@ def copy_linked_records(outdir: Path) -> int:
         if names:
             pages.append(page)
             sources.update((results / name).resolve() for name in names)
+    # A link may lead out of the folder of results, or to nothing.
     records = []
     for source in sorted(sources):
         if source.is_relative_to(results) and source.is_file():
@@ -164,6 +165,7 @@ def finish_pages(outdir: Path) -> list[str]:
     missing table on such a page leads to the page. Any other broken link is a problem.
     """
     texts_before = {file: file.read_text(encoding="utf-8") for file in built_pages(outdir)}
+    # All pages first: a link names the number of a table on another page.
     pages = {file: _numbered(file, text) for file, text in texts_before.items()}
     problems = []
     for file, page in pages.items():
@@ -249,11 +251,12 @@ def _numbered_caption(caption: str, number: str, name: str) -> str:
 def _caption(text: str, start: re.Match[str]) -> re.Match[str] | None:
     """Return the caption of the figure or table that begins at ``start``."""
     tag = start["tag"]
-    if tag == "div":
-        return _CAPTION[tag].match(text, start.end())  # the first element in the box
+    if tag == "div":  # a table: ``<div class="q-table"><p class="q-caption">…</p>``
+        return _CAPTION[tag].match(text, start.end())
+    # A figure may have its caption anywhere: ``<figure><img><figcaption>…</figcaption></figure>``.
     end_of_figure = text.find("</figure>", start.end())
     start_of_caption = text.find("<figcaption", start.end(), end_of_figure)
-    if start_of_caption < 0:
+    if start_of_caption < 0:  # `find` found none
         return None
     return _CAPTION[tag].match(text, start_of_caption)
 
@@ -270,6 +273,7 @@ class _Links:
 
     def resolved(self, match: re.Match[str]) -> str:
         """Return a link with the number of its target, or plain text for a page that is missing."""
+        # ``<a{before}href="{target}"{behind}>{text}</a>``
         before, target, behind, text = match.group("before", "target", "behind", "text")
         if _FOREIGN.match(target):
             return match[0]
@@ -278,9 +282,10 @@ class _Links:
         if not self._exists(file):
             if not self._is_of_run(file):
                 self._add_problem(target, "no such page")
+            # Browsers ignore ``data-href``; a later build restores the link from it.
             return f'<a{before}data-href="{target}"{behind}>{text}</a>'
         number = ""
-        is_reference = _SEE.search(match["opening"])
+        is_reference = _SEE.search(match["opening"])  # to a figure or table, by its class
         if is_reference and file in self.pages:
             number = self._number(target, file, unquote(parts.fragment))
         return f'<a{before}href="{target}"{behind}>{text}{number}</a>'
@@ -328,7 +333,7 @@ def mend_page(text: str) -> str:
     text = _HIDDEN_LABEL.sub(_without_label, text)
     text = _ARROW.sub('<summary aria-label="Pages below it"', text)
     text = _ICON_TITLE.sub(r"\1", text)
-    has_home_landmark = '<nav class="q-home"' in text
+    has_home_landmark = '<nav class="q-home"' in text  # of an earlier build
     if not has_home_landmark:
         text = _HOME_LINK.sub(r'<nav class="q-home" aria-label="Home">\g<0></nav>', text)
     text = _WRONG_ROLES.sub("", text)
@@ -349,7 +354,7 @@ def _without_repeated_image_ids(text: str) -> str:
 
     def first_with_id(match: re.Match[str]) -> str:
         if match["id"] in seen:
-            return match["opening"]
+            return match["opening"]  # the tag up to its id
         seen.add(match["id"])
         return match[0]
 

@@ -51,7 +51,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension with Sphinx."""
     for name, directive in _directives().items():
         app.add_directive(name, directive)
+    # Of formulas in a line and in blocks: what is called before a node, and none after it.
     app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_math, None))
+    # Listeners of one event are called in the order of their priorities.
     app.connect("config-inited", _refresh, priority=100)
     app.connect("config-inited", _list_pages, priority=850)  # the contents are read at 900
     app.connect("html-page-context", _add_plotly, priority=400)
@@ -70,7 +72,7 @@ def _refresh(app: Sphinx, config: Config) -> None:
 
     _enter_study(app)
     is_refreshed = bool(os.environ.get(REFRESHED))
-    if is_refreshed or not _is_book_of_study(app):
+    if is_refreshed or not _is_book_of_study(app):  # only the study's own
         return
     log = getLogger(__name__)
     log.info("updating the pages that read results")
@@ -109,7 +111,7 @@ def _list_pages(app: Sphinx, config: Config) -> None:
 
     toc = Path(app.srcdir) / config.external_toc_path
     contents = yaml.safe_load(toc.read_text(encoding="utf-8"))
-    if "parts" not in contents:
+    if "parts" not in contents:  # a book of chapters only has no place for pages of runs
         return
     is_listed = _listed_by(toc)
     catalog = read_catalog()
@@ -122,6 +124,7 @@ def _list_pages(app: Sphinx, config: Config) -> None:
         if chapters:
             part = _part_of(kind, contents["parts"], places)
             part["chapters"] += chapters
+    # Sphinx reads the contents with the pages from a copy; the user's file stays as it is.
     file = Path(app.doctreedir) / "_toc.yml"
     config["external_toc_path"] = str(write_text(file, yaml.safe_dump(contents)))
 
@@ -132,7 +135,7 @@ def _listed_by(toc: Path) -> Callable[[str], bool]:
     from sphinx_external_toc.parsing import parse_toc_yaml
 
     listed = parse_toc_yaml(toc)
-    patterns = list(listed.globs())
+    patterns = list(listed.globs())  # such as ``runs/eval-*``
 
     def is_listed(name: str) -> bool:
         if any(name + suffix in listed for suffix in ("", ".ipynb", ".md")):
@@ -152,10 +155,11 @@ def _part_of(kind: PageKind, parts: list[Part], places: Mapping[str, int]) -> Pa
         if part.get("caption") == kind.part:
             return part
     new: Part = {"caption": kind.part, "chapters": []}
-    if kind.part == OWN_PART:
+    if kind.part == OWN_PART:  # after everything else
         parts.append(new)
         return new
     position = len(parts) - 1  # before the last part
+    # Before the first part that stands further back.
     for index, part in enumerate(parts):
         place = places.get(part.get("caption", ""), 0)
         if place > kind.place:
@@ -188,14 +192,14 @@ def _visit_math(translator: Any, node: nodes.Element) -> None:
         translator.body.append(f'<div class="math">{formula}</div>')
     else:
         translator.body.append(convert(node.astext()))
-    raise SkipNode
+    raise SkipNode  # its text is written already
 
 
 def _add_plotly(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
     """Add Plotly's script to the pages that use it."""
-    if 'class="q-explorer"' not in context.get("body", ""):
+    if 'class="q-explorer"' not in context.get("body", ""):  # no interactive plot
         return
     static = Path(app.outdir) / "_static"
     static.mkdir(parents=True, exist_ok=True)
@@ -238,7 +242,7 @@ def _directives() -> dict[str, type]:
             for kind, pages in pages_of(read_catalog(), Path(env.srcdir) / "runs"):
                 if kind.question:
                     answers.setdefault(kind.question, []).extend(pages)
-            entries = []
+            entries = []  # each question as a term, defined by its pages
             for question, pages in answers.items():
                 entry = nodes.definition_list_item("", nodes.term(text=question))
                 entry += nodes.definition("", _links_line(pages))
@@ -323,7 +327,7 @@ def page_footer(file: Path, *, commit: str, license: str) -> str:
     verb = "Made"
     moment = datetime.now(UTC).isoformat()
     command = "qwen3nb book"
-    if run:
+    if run:  # a notebook of ours; other pages are made by the build itself
         verb = "Made" if "finished" in run else "Failed"
         moment = str(run.get("finished") or run.get("failed"))
         command = _command_of(run)
@@ -331,6 +335,7 @@ def page_footer(file: Path, *, commit: str, license: str) -> str:
     line = f"{verb}{_date_text(moment)}"
     if commit:
         line += f" at commit <code>{html.escape(commit)}</code>"
+    # With a no-break space.
     versions = [f"{name}\u00a0{version}" for name, version in run.get("versions", {}).items()]
     if versions:
         line += html.escape(f" with {', '.join(versions)}")
@@ -350,7 +355,7 @@ def _run_metadata(file: Path) -> dict[str, Any]:
     try:
         metadata: dict[str, Any] = read_json(file)["metadata"]["qwen3nb"]
         has_ended = bool(metadata.get("finished") or metadata["failed"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):  # no notebook of ours
         return {}
     return metadata if has_ended else {}
 
