@@ -110,7 +110,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         arrays = {}
         for name, column in scores.items():
             rows = [row_of_query[query] for query in column]
-            array = np.full(len(row_of_query), np.nan)
+            array = np.full(len(row_of_query), np.nan)  # of a query that the column lacks
             array[rows] = _finite_values(name, column)
             arrays[name] = array
         return cls(tuple(row_of_query), arrays)
@@ -138,10 +138,10 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         rows = sorted_rows(self.queries, part)
         values = np.stack([self.array(column)[rows] for column in columns], axis=1)
         is_missing = np.isnan(values)
-        is_missing_in_first = is_missing[:, :1]
+        is_missing_in_first = is_missing[:, :1]  # (n, 1), compared with every column
         differs_from_first = (is_missing != is_missing_in_first).any(axis=0)  # by column
         if differs_from_first.any():
-            other = columns[int(differs_from_first.argmax())]
+            other = columns[int(differs_from_first.argmax())]  # the first that differs
             raise ValueError(f"columns {columns[0]!r} and {other!r} cover different queries")
         has_score = ~is_missing_in_first[:, 0]
         rows = rows[has_score]

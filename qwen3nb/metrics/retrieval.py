@@ -144,13 +144,13 @@ class Measure(str):
 
     def __new__(cls, name: str) -> Self:
         """Return the measure of a name such as ``nDCG@10``."""
-        match = _NAME.fullmatch(name)
+        match = _NAME.fullmatch(name)  # ``<metric>@<depth>``
         if match is None or match["metric"] not in METRICS:
             raise ValueError(
                 f"unknown metric {name!r}; choose one of {', '.join(METRICS)} with a depth, "
                 "as in nDCG@10"
             )
-        measure = super().__new__(cls, name)
+        measure = super().__new__(cls, name)  # the text itself
         measure.metric = match["metric"]
         measure.depth = int(match["depth"])
         return measure
@@ -196,9 +196,9 @@ def rank_documents(scores: Mapping[str, float]) -> list[str]:
         raise ValueError(f"document {document!r}: expected a finite score; got {scores[document]}")
     with np.errstate(over="ignore"):  # beyond 32 bits, a score is infinite
         rounded = values.astype(np.float32)
-    best_first = np.argsort(rounded)[::-1]
+    best_first = np.argsort(rounded)[::-1]  # fast, but ties are in no certain order
     ranked = rounded[best_first]
-    has_ties = (ranked[1:] == ranked[:-1]).any()
+    has_ties = (ranked[1:] == ranked[:-1]).any()  # with the next score
     if not has_ties:
         return [names[row] for row in best_first.tolist()]
     # Equal scores rank by id, from the last.
@@ -273,7 +273,7 @@ def score_run(
     for query, judgements in qrels.items():
         has_relevant = any(grade > 0 for grade in judgements.values())
         if not has_relevant:
-            if zeros and judgements:
+            if zeros and judgements:  # all of them not relevant
                 for measure in measures:
                     values[measure][query] = 0.0
             continue
@@ -285,7 +285,7 @@ def score_run(
         binary = graded.binary(threshold)
         for measure in measures:
             judged = graded if measure.graded else binary
-            if judged.ideal:
+            if judged.ideal:  # else nothing is relevant at this threshold
                 values[measure][query] = measure.score(judged.grades, judged.ideal)
             elif zeros:
                 values[measure][query] = 0.0
@@ -320,6 +320,7 @@ def score_rankings(
     run: dict[str, dict[str, float]] = {}
     for index, (documents, answers) in enumerate(zip(retrieved, relevant, strict=True)):
         grades = {str(answer): 1 for answer in answers}
+        # A score that falls with the rank; a document that occurs twice has only one.
         scores = {str(document): -float(rank) for rank, document in enumerate(documents)}
         if not grades:
             raise ValueError(f"query {index}: expected at least one relevant document; got none")

@@ -73,7 +73,7 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         self._check_finite(documents, scores)
         with np.errstate(over="ignore"):  # beyond 32 bits, a score is infinite
             rounded = scores.astype(np.float32)
-        ascending = np.lexsort((documents, rounded))  # by score, then by document
+        ascending = np.lexsort((documents, rounded))  # by the last key first: score, then document
         best_first = ascending[::-1]
         return self._names_of(documents[best_first[:depth]])
 
@@ -99,6 +99,7 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         if selected == self.queries:
             return self
         rows_of_queries = [self._rows_of(query) for query in selected]
+        # The empty array is for no query at all, of which nothing could be joined.
         rows = np.concatenate([np.empty(0, np.int64), *rows_of_queries])
         return replace(
             self,
@@ -151,9 +152,10 @@ class RunBuilder:
         # Documents were numbered as they came; in a run, they are numbered by name.
         names = tuple(sorted(self._names))
         numbers = [self._names[name] for name in names]
+        # The inverse of `numbers`: the place of each document among the sorted names.
         position_of_number = np.empty(len(names), dtype=np.int32)
         position_of_number[numbers] = np.arange(len(names), dtype=np.int32)
-        lengths = np.bincount(rows, minlength=len(self._queries))
+        lengths = np.bincount(rows, minlength=len(self._queries))  # documents of each query
         return RunArrays(
             queries=tuple(self._queries),
             offsets=_offsets(lengths),

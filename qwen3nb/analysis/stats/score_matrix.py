@@ -163,7 +163,7 @@ def join(
         raise ValueError(f"{task}: expected two or more systems; got {list(columns)}")
     systems = {system: _as_scores(values) for system, values in columns.items()}
     queries = shared_queries([column.queries for column in systems.values()])
-    if not queries:
+    if not queries:  # the numbers show which system has other queries
         sizes = ", ".join(f"{name} has {len(column.queries)}" for name, column in systems.items())
         raise ValueError(f"{task}: no query is shared by all systems ({sizes})")
     scores = np.empty((len(systems), len(queries)))
@@ -171,7 +171,7 @@ def join(
         scores[row] = column.on(queries)
         is_finite = np.isfinite(scores[row])
         if not is_finite.all():
-            query = queries[is_finite.argmin()]
+            query = queries[is_finite.argmin()]  # the first that is not
             raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
     return ScoreMatrix(
         task=task,
