@@ -159,9 +159,9 @@ def calibrate(
         families[name] = partial(exchanged, scores)
     methods = {function: method_of(function)} if function else METHODS
     tests = _Question(
-        partial(_test_outcomes, methods),
-        pairs,
-        sizes or SIZES,
+        measure=partial(_test_outcomes, methods),
+        populations=pairs,
+        sizes=sizes or SIZES,
         batches=math.ceil(simulations / _BATCH),
         truth=_mean_difference,
     )
@@ -277,10 +277,12 @@ def _measured_share(key: _Key, n: str, outcomes: Array) -> Share:
     share = float(outcomes.sum() / count)
     nominal = _NOMINAL.get(key.kind, _NOMINAL.get(key.method))
     if not nominal:
-        return Share(*key, n, count, share, nominal, None, None)
+        return Share(*key, n, count, share, expected=nominal, low=None, high=None)
     # How often the outcome is seen in 99 % of the simulations if the nominal share is right.
     low, high = stats.binom.interval(0.99, count, nominal)
-    return Share(*key, n, count, share, nominal, float(low / count), float(high / count))
+    return Share(
+        *key, n, count, share, expected=nominal, low=float(low / count), high=float(high / count)
+    )
 
 
 def _mean_difference(draw: DrawPair, generator: Generator) -> Array | float:
@@ -404,12 +406,12 @@ def _training_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int
     """
     # Here a size is a number of seeds, and a population the deviation of the noise.
     seeds, noise_deviation = sample.n, sample.draw
-    of_runs = (2, seeds, _BATCH)  # specialists and joint runs
+    shape_of_runs = (2, seeds, _BATCH)  # specialists and joint runs
     # Mean scores of both, with TIR = (specialist - joint) / specialist.
     levels = np.array([0.5, 0.5 * (1 - TRUE_TIR)]).reshape(2, 1, 1)
     difficulties = generator.normal(0, 0.3, size=(QUERIES, 1, 1, _BATCH))
-    seed_effects = generator.normal(0, 0.01, size=of_runs)
-    noise = generator.normal(0, noise_deviation, size=(QUERIES, *of_runs))
+    seed_effects = generator.normal(0, 0.01, size=shape_of_runs)
+    noise = generator.normal(0, noise_deviation, size=(QUERIES, *shape_of_runs))
     all_scores = levels + seed_effects + difficulties + noise
     queries = tuple(str(query) for query in range(QUERIES))
     found = []

@@ -81,12 +81,12 @@ def conditions(simulations: int, seed: int) -> Iterator[Outcome]:
     for prompts in (3, 5, 8, 15):
         yield from _prompts(generator, prompts, tenth)
     for queries in (50, 200):
-        of_variance = max(_FEWEST_OF_VARIANCE, tenth // 4)
-        yield from _variances(generator, queries, of_variance)
+        simulations_of_variance = max(_FEWEST_OF_VARIANCE, tenth // 4)
+        yield from _variances(generator, queries, simulations_of_variance)
     for tasks in (5, 10, 15):
         for share, process in _TIES.items():
-            of_tasks = max(_FEWEST_OF_TASKS, simulations)
-            yield from _tied_tasks(generator, share, process, tasks, of_tasks)
+            simulations_of_tasks = max(_FEWEST_OF_TASKS, simulations)
+            yield from _tied_tasks(generator, share, process, tasks, simulations_of_tasks)
     yield _planned_queries(generator, tenth)
     yield _queries_for_equivalence(generator, tenth)
     for queries in (20, 50, 200):
@@ -110,7 +110,8 @@ def _skewed_families(
     lowest = {"MaxT": by_max_t, "Holm": by_holm, "MaxT or Holm (shown)": shown}
     for method, p_values in lowest.items():
         is_error = np.array(p_values) < ALPHA
-        yield Outcome(ERRORS, method, "skewed scores", n, is_error.astype(float))
+        held = is_error.astype(float)  # in a kind of errors, whether it erred
+        yield Outcome(ERRORS, method, process="skewed scores", n=n, held=held)
 
 
 def _large_cluster(
@@ -220,7 +221,9 @@ def _planned_queries(generator: Generator, simulations: int) -> Outcome:
     """What a plan promises of a number of queries: 80 % of samples show the difference."""
     plan = Plan(baseline="b", models=("a",), tasks=("T",), margin=_MARGIN)
     deviation = float(np.sqrt(_MEAN_SQUARE - _MARGIN**2))  # variance: E(x²) - E(x)²
-    needed = plan.needed(deviation) or 0
+    needed = plan.needed(deviation)
+    if needed is None:  # no number is enough, so that none is simulated
+        needed = 0
     is_won = generator.random((needed, simulations)) < _WIN_CHANCE
     sizes = generator.beta(1, 2, is_won.shape)
     differences = np.where(is_won, sizes, 0.0)
@@ -234,19 +237,26 @@ def _planned_queries(generator: Generator, simulations: int) -> Outcome:
         for p_value, interval in zip(p_values, ends, strict=True)
     ]
     held = np.array(is_significant, dtype=float)
-    return Outcome(POWER, "plan", "one in eight wins", needed, held)
+    return Outcome(POWER, method="plan", process="one in eight wins", n=needed, held=held)
 
 
 def _queries_for_equivalence(generator: Generator, simulations: int) -> Outcome:
     """What is promised of a number of queries like those of a sample: 80 % show equivalence."""
     margin = 0.05
     sample = generator.normal(0, 0.2, 40)
-    needed = queries_to_show(sample, margin=margin) or 0
+    needed = queries_to_show(sample, margin=margin)
+    if needed is None:  # no number is enough, so that none is simulated
+        needed = 0
     resamples = generator.choice(sample, (simulations, needed))
     ends = intervals.difference_intervals(resamples, level=LEVEL)
     is_within = [intervals.within(interval, margin) for interval in ends]
-    method = "queries needed for equivalence"
-    return Outcome(POWER, method, "like a sample of 40", needed, np.array(is_within, dtype=float))
+    return Outcome(
+        POWER,
+        method="queries needed for equivalence",
+        process="like a sample of 40",
+        n=needed,
+        held=np.array(is_within, dtype=float),
+    )
 
 
 def _far_scores(generator: Generator, n: int, simulations: int) -> Outcome:

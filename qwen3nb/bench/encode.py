@@ -378,11 +378,11 @@ def _lengths(counts: Sequence[int]) -> dict[str, float]:
 def _closeness(vectors: NDArray[np.float64], reference: NDArray[np.float64]) -> Closeness:
     """Return how close unit vectors (N, D) are to those in float32."""
     cosines = np.multiply(vectors, reference).sum(axis=1)  # of unit vectors, row by row
-    least_cosine = float(cosines.min())
+    lowest_cosine = float(cosines.min())
     difference = float(np.abs(vectors - reference).max())
     return {
-        "cosine": least_cosine,
+        "cosine": lowest_cosine,
         "cosine_mean": float(cosines.mean()),
         "difference": difference,
-        "equal": least_cosine >= COSINE and difference <= DIFFERENCE,
+        "equal": lowest_cosine >= COSINE and difference <= DIFFERENCE,
     }

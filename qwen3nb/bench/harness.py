@@ -102,12 +102,14 @@ def table(*title: str, rows: Iterable[Row], shown: str = "", notes: Iterable[str
     rows = list(rows)
     lines = list(title)
     if shown:
-        templates: dict[str, str] = {}  # by head
+        templates: dict[str, str] = {}  # by heading
         # Such as ``s: {seconds:.2f} | share: {share:.0%}``.
         for column in shown.split(" | "):
-            head, template = column.split(": ", 1)
-            templates[head] = template
-        cells = [tuple(_cell(each, row) for each in templates.values()) for row in rows]
+            heading, template = column.split(": ", 1)
+            templates[heading] = template
+        cells = []
+        for row in rows:
+            cells.append(tuple(_cell(template, row) for template in templates.values()))
         lines += aligned([tuple(templates), *cells])
     elif rows:
         names = tuple(rows[0])

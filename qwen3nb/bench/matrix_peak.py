@@ -37,15 +37,15 @@ def encoder_work(model: Any, lengths: Sequence[int]) -> float:
     """
     tokens = sum(lengths)
     weights = sum(layer.in_features * layer.out_features for layer in _linear_layers(model))
-    linear = 2 * tokens * weights  # a multiplication and an addition per weight
+    linear_flop = 2 * tokens * weights  # a multiplication and an addition per weight
     config = model.config.get_text_config()
     heads = int(config.num_attention_heads)
     head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
     width = heads * int(head_size)
     layers = int(config.num_hidden_layers)
     # Per pair of tokens, two products: 2 · width for the scores, 2 · width for the sums.
-    attention = 4 * _attended_pairs(model, lengths) * width * layers
-    return (linear + attention) / 1e9
+    attention_flop = 4 * _attended_pairs(model, lengths) * width * layers
+    return (linear_flop + attention_flop) / 1e9
 
 
 def _attended_pairs(model: Any, lengths: Sequence[int]) -> int:

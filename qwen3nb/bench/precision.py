@@ -109,7 +109,7 @@ def bench_precision(
         speeds = _time_dtypes(names, spec, folder, encoded, rounds=rounds)
         qualities = {dtype: _search_quality(spec, dtype, pydocs) for dtype in names}
     timings = [_timing(dtype, speeds, qualities, len(encoded)) for dtype in names]
-    return PrecisionBench(model, len(pydocs.queries), MARGIN, tuple(timings))
+    return PrecisionBench(model, queries=len(pydocs.queries), margin=MARGIN, timings=tuple(timings))
 
 
 @dataclass(frozen=True)

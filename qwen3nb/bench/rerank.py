@@ -98,7 +98,9 @@ def bench_rerank(
         }
         for name, texts in bench_texts(documents).items():
             timings = _timings(methods, texts, rounds=rounds)
-            yield RerankBench(size, name, len(texts), rounds, tuple(timings))
+            yield RerankBench(
+                size, texts=name, documents=len(texts), rounds=rounds, timings=tuple(timings)
+            )
 
 
 def _timings(

@@ -192,19 +192,19 @@ def _are_correlated(samples: Sequence[Array], how: str) -> bool:
 
 
 def _have_same_queries(
-    queries: Iterable[str], parts: Sequence[str], samples: Sequence[Array]
+    queries: Iterable[str], prefixes: Sequence[str], samples: Sequence[Array]
 ) -> bool:
     """Whether there are parts whose queries have the same ids after the part's prefix."""
-    sizes = {len(sample) for sample in samples}
-    if len(parts) < 2 or len(sizes) > 1:
+    sample_sizes = {len(sample) for sample in samples}
+    if len(prefixes) < 2 or len(sample_sizes) > 1:
         return False
-    # A part is a prefix: ``test/en/12`` and ``test/de/12`` are the same query, 12.
-    names: dict[str, set[str]] = {part: set() for part in parts}
+    # With the prefixes ``test/en/`` and ``test/de/``, ``test/en/12`` is the same as ``test/de/12``.
+    ids_by_prefix: dict[str, set[str]] = {prefix: set() for prefix in prefixes}
     for query in queries:
-        for part in parts:
-            if query.startswith(part):
-                names[part].add(query.removeprefix(part))
-    return all(names[part] == names[parts[0]] for part in parts)
+        for prefix in prefixes:
+            if query.startswith(prefix):
+                ids_by_prefix[prefix].add(query.removeprefix(prefix))
+    return all(ids_by_prefix[prefix] == ids_by_prefix[prefixes[0]] for prefix in prefixes)
 
 
 def _influence(sample: Array, how: str) -> Array:

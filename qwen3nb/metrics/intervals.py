@@ -381,14 +381,14 @@ def _clipped_correlation(correlation: float, n: int) -> float:
 def _jackknife(a: Array, b: Array, correlation: float) -> Array:
     """Jackknife influence on Fisher's z: n − 1 times the difference without each pair."""
     n = len(a)
-    step = n / (n - 1)
+    factor = n / (n - 1)
     # Of standardised values without the i-th, sum((a - mean)²) is n - a_i² n / (n - 1).
-    squares_of_a = n - step * a**2
-    squares_of_b = n - step * b**2
-    products = n * correlation - step * a * b
-    deviations = np.sqrt(np.maximum(_TINY, squares_of_a * squares_of_b))
+    squares_of_a = n - factor * a**2
+    squares_of_b = n - factor * b**2
+    products = n * correlation - factor * a * b
+    norms = np.sqrt(np.maximum(_TINY, squares_of_a * squares_of_b))  # of a, times that of b
     bound = 1 - 1 / n**2  # keeps Fisher's z finite
-    correlations = np.clip(products / deviations, -bound, bound)
+    correlations = np.clip(products / norms, -bound, bound)
     return np.asarray((n - 1) * (math.atanh(correlation) - np.arctanh(correlations)))
 
 
@@ -397,12 +397,12 @@ def _rank_influence(ranks: Array, other: Array) -> Array:
     # A value moves the rank of each value above it, which weighs by the other column there.
     n = len(ranks)
     order = np.argsort(ranks, kind="stable")
-    ascending = ranks[order]
-    # At k: the sum of the other column over the k lowest ranks.
-    sums = np.concatenate([[0.0], np.cumsum(other[order])])
-    sums_below = sums[np.searchsorted(ascending, ranks, side="left")]
-    sums_up_to = sums[np.searchsorted(ascending, ranks, side="right")]
-    sum_of_all = sums[-1]
+    sorted_ranks = ranks[order]
+    # At index k: the sum of the other column over the k lowest ranks.
+    sums_of_lowest = np.concatenate([[0.0], np.cumsum(other[order])])
+    sums_below = sums_of_lowest[np.searchsorted(sorted_ranks, ranks, side="left")]
+    sums_up_to = sums_of_lowest[np.searchsorted(sorted_ranks, ranks, side="right")]
+    sum_of_all = sums_of_lowest[-1]
     # Sums over higher ranks, of which equal ones count half, over n.
     means_above = (sum_of_all - (sums_below + sums_up_to) / 2) / n
     deviation_of_ranks = scipy.stats.rankdata(ranks).std()

@@ -251,7 +251,13 @@ def _mean_point(tasks: Sequence[TaskEstimate]) -> Estimate:
         tirs.append(float(mean_tir))
         deltas.append(float(mean_delta))
     tirs_of_tasks = [task.estimate.tir for task in tasks if task.estimate.tir is not None]
-    return Estimate("overall", seeds, tuple(tirs), tuple(deltas), _mean(tirs_of_tasks))
+    return Estimate(
+        name="overall",
+        seeds=seeds,
+        tirs=tuple(tirs),
+        deltas=tuple(deltas),
+        tir=_mean(tirs_of_tasks),  # with seeds that another task lacks
+    )
 
 
 def _by_seed(estimate: Estimate) -> dict[int | None, tuple[float, float]]:

@@ -161,8 +161,8 @@ def max_t_p_values(
 
 def _smallest_p_values(pairs: _OrderedPairs, scores: Array, scale: int, flips: int) -> Array:
     """Return the smallest p-value that each pair can have: 2 / 2^m, if it differs on m queries."""
-    most = flips.bit_length() + 1  # of more queries, the smallest is below 1 / flips
-    differing = _count_differing(scores, scale, pairs.first, pairs.second, most=most)
+    enough = flips.bit_length() + 1  # of more queries, the smallest is below 1 / flips
+    differing = _count_differing(scores, scale, pairs.first, pairs.second, enough=enough)
     return np.minimum(1.0, np.ldexp(2.0, -differing))
 
 
@@ -293,21 +293,21 @@ def _count_extreme(
 
 
 def _count_differing(
-    scores: Array, scale: int, first: NDArray[np.intp], second: NDArray[np.intp], *, most: int
+    scores: Array, scale: int, first: NDArray[np.intp], second: NDArray[np.intp], *, enough: int
 ) -> NDArray[np.intp]:
     """Count the queries on which each pair of systems differs, up to rounding.
 
-    Counts above ``most`` may be too small, but are above it.
+    Counts above ``enough`` may be too small, but are above it.
     """
     counts = np.zeros(len(first), dtype=np.intp)  # by pair
-    uncounted = np.arange(len(first))  # pairs that differ on no more than `most` so far
+    uncounted = np.arange(len(first))  # pairs that differ on no more than enough so far
     for score_rows in _fixed_point_blocks(scores, scale, rows=_COUNTED_PAIRS):
         for start in range(0, len(uncounted), _COUNTED_PAIRS):
             pairs = uncounted[start : start + _COUNTED_PAIRS]
             differences = score_rows[:, first[pairs]] - score_rows[:, second[pairs]]
             is_different = np.abs(differences) > _ROUNDING_UNITS
             counts[pairs] += np.count_nonzero(is_different, axis=0)
-        uncounted = uncounted[counts[uncounted] <= most]  # of the others, no more is asked
+        uncounted = uncounted[counts[uncounted] <= enough]  # of the others, it is known enough
         if not len(uncounted):
             break
     return counts
@@ -330,14 +330,14 @@ def _distances(
         products += score_rows.T @ score_rows
     # |a - b|² = |a|² + |b|² - 2 ab
     squared_lengths = np.diag(products)
-    squares = squared_lengths[first] + squared_lengths[second]
-    distances = squares - 2 * products[first, second]
+    sums_of_squares = squared_lengths[first] + squared_lengths[second]
+    squared_distances = sums_of_squares - 2 * products[first, second]
     # Of nearly equal columns, the digits cancel: these are subtracted first, then squared.
-    for pair in np.flatnonzero(distances < _CANCELLING * squares):
-        columns = _fixed_point(scores[:, [first[pair], second[pair]]], scale)
-        differences = np.diff(columns)
-        distances[pair] = np.vdot(differences, differences)
-    return np.sqrt(distances)
+    for pair in np.flatnonzero(squared_distances < _CANCELLING * sums_of_squares):
+        both_columns = _fixed_point(scores[:, [first[pair], second[pair]]], scale)
+        differences = np.diff(both_columns)
+        squared_distances[pair] = np.vdot(differences, differences)
+    return np.sqrt(squared_distances)
 
 
 def _count_true(rows: NDArray[np.bool_]) -> list[int]:
