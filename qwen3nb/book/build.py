@@ -230,7 +230,7 @@ def _lessons() -> Iterator[Job]:
     folder = paths.notebooks() / "guide"
     for file in sorted(folder.glob("[!.]*.ipynb")):  # no hidden file, such as of an editor
         job = Job(f"guide/{file.stem}", {})
-        reason = _first_line_of_refusal(job, ValueError, OSError)
+        reason = _first_line_of_error(job, ValueError, OSError)
         if reason:
             log.warning("left out: %s", reason)
         else:
@@ -272,14 +272,14 @@ class _RunPage:
             set_notice(self.file, notice if reason else "", title=title)
 
 
-def _published(own: Container[str]) -> Iterator[Job]:
+def _published(own_names: Container[str]) -> Iterator[Job]:
     """Yield the user's runs whose pages depend on records that have changed.
 
     A page that cannot be run again here, because its model or its folder is gone, gets a notice
     instead.
     """
     for file in sorted(paths.book_runs().glob("*.ipynb")):
-        if file.stem in own:  # pages of the book, which have jobs already
+        if file.stem in own_names:  # pages of the book, which have jobs already
             continue
         page = _run_page(file)
         if page is None:
@@ -312,10 +312,10 @@ def _is_unaffected(notebook: str) -> bool:
 
 def _why_not_run(job: Job) -> str:
     """Return why a page's run cannot start here; empty if it can."""
-    return _first_line_of_refusal(job, ValueError, OSError, RuntimeError).rstrip(".")
+    return _first_line_of_error(job, ValueError, OSError, RuntimeError).rstrip(".")
 
 
-def _first_line_of_refusal(job: Job, *errors: type[Exception]) -> str:
+def _first_line_of_error(job: Job, *errors: type[Exception]) -> str:
     """Return the first line of the error with which a run cannot start; empty if it can."""
     try:
         job.resolved()

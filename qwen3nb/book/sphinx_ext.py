@@ -115,14 +115,14 @@ def _list_pages(app: Sphinx, config: Config) -> None:
         return
     is_listed = _listed_by(toc)
     catalog = read_catalog()
-    places: dict[str, int] = {}  # of parts, by caption
+    place_of_part: dict[str, int] = {}  # by caption
     for kind in catalog:
-        places.setdefault(kind.part, kind.place)
+        place_of_part.setdefault(kind.part, kind.place)
     for kind, pages in pages_of(catalog, Path(app.srcdir) / "runs"):
         names = [f"runs/{page.stem}" for page in pages]
         chapters = [{"file": name} for name in names if not is_listed(name)]
         if chapters:
-            part = _part_of(kind, contents["parts"], places)
+            part = _part_with_caption(kind, contents["parts"], place_of_part)
             part["chapters"] += chapters
     # Sphinx reads the contents with the pages from a copy; the user's file stays as it is.
     file = Path(app.doctreedir) / "_toc.yml"
@@ -145,7 +145,7 @@ def _listed_by(toc: Path) -> Callable[[str], bool]:
     return is_listed
 
 
-def _part_of(kind: PageKind, parts: list[Part], places: Mapping[str, int]) -> Part:
+def _part_with_caption(kind: PageKind, parts: list[Part], place_of_part: Mapping[str, int]) -> Part:
     """Return the part of the contents with the caption of a page; a new one if there is none.
 
     New parts stand in the order of their places, and before the reference, which is the last part;
@@ -154,19 +154,19 @@ def _part_of(kind: PageKind, parts: list[Part], places: Mapping[str, int]) -> Pa
     for part in parts:
         if part.get("caption") == kind.part:
             return part
-    new: Part = {"caption": kind.part, "chapters": []}
+    new_part: Part = {"caption": kind.part, "chapters": []}
     if kind.part == OWN_PART:  # after everything else
-        parts.append(new)
-        return new
+        parts.append(new_part)
+        return new_part
     position = len(parts) - 1  # before the last part
     # Before the first part that stands further back.
     for index, part in enumerate(parts):
-        place = places.get(part.get("caption", ""), 0)
+        place = place_of_part.get(part.get("caption", ""), 0)
         if place > kind.place:
             position = index
             break
-    parts.insert(position, new)
-    return new
+    parts.insert(position, new_part)
+    return new_part
 
 
 def _finish(app: Sphinx, exception: Exception | None) -> None:

@@ -102,7 +102,7 @@ def test_parts_stand_in_the_order_of_their_places():
     places = {"Results": 10, "How it was measured": 500, "By question": 200}
     for name in ("By question", "Results", OWN_PART, "Results"):
         kind = PageKind("n", name, place=places.get(name, LAST))
-        sphinx_ext._part_of(kind, parts, places)["chapters"].append(name)
+        sphinx_ext._part_with_caption(kind, parts, places)["chapters"].append(name)
     assert [part["caption"] for part in parts] == [
         "Learn",
         "Results",

@@ -54,7 +54,7 @@ def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> lis
     columns = _main_scores(outcomes)
     scores = {each.variant: column for each, column in zip(outcomes, columns, strict=True)}
     reference = outcomes[0].variant
-    settings = []
+    contrasts = []
     for factor in (field.name for field in fields(Variant)):
         reference_level = getattr(reference, factor)
         for level in dict.fromkeys(getattr(variant, factor) for variant in scores):
@@ -63,8 +63,8 @@ def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> lis
             # Every variant with this level, and the same with the reference level in its place.
             variants = [variant for variant in scores if getattr(variant, factor) == level]
             controls = [replace(variant, **{factor: reference_level}) for variant in variants]
-            settings.append(
-                _Setting(
+            contrasts.append(
+                _Contrast(
                     factor=factor,
                     level=str(level),
                     reference=str(reference_level),
@@ -73,7 +73,7 @@ def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> lis
                     combinations=len(variants),
                 )
             )
-    return _tested_effects(settings, outcomes, seed)
+    return _tested_effects(contrasts, outcomes, seed)
 
 
 def component_effects(
@@ -90,33 +90,33 @@ def component_effects(
     """
     columns = _main_scores(outcomes)
     scores = [(each.variant, column) for each, column in zip(outcomes, columns, strict=True)]
-    settings = []
+    contrasts = []
     for (earlier, earlier_scores), (later, later_scores) in itertools.combinations(scores, 2):
         # The only component in which the two trainings differ.
         component = later.difference(earlier)
         if not component:  # none, or several
             continue
-        settings.append(
-            _Setting(
+        contrasts.append(
+            _Contrast(
                 factor=component,
                 level=_component_text(later, component),
                 reference=_component_text(earlier, component),
                 scores=later_scores,
                 reference_scores=earlier_scores,
-                combinations=1,
+                combinations=1,  # nothing is averaged over
             )
         )
-    if not settings:
+    if not contrasts:
         names = ", ".join(outcome.variant.name for outcome in outcomes)
         raise ValueError(f"no two of these trainings differ in exactly one component: {names}")
-    return _tested_effects(settings, outcomes, seed)
+    return _tested_effects(contrasts, outcomes, seed)
 
 
 def _component_text(variant: TrainingVariant, component: str) -> str:
     return f"{variant.components.get(component, 'none')} ({variant.name})"
 
 
-class _Setting(NamedTuple):
+class _Contrast(NamedTuple):
     """A setting and its reference, each with scores by query."""
 
     factor: str
@@ -128,7 +128,7 @@ class _Setting(NamedTuple):
 
 
 def _tested_effects(
-    settings: Sequence[_Setting], outcomes: Sequence[VariantResult[V]], seed: int
+    contrasts: Sequence[_Contrast], outcomes: Sequence[VariantResult[V]], seed: int
 ) -> list[Effect]:
     """Effects per factor and level, corrected as one family."""
     results = [outcome.result for outcome in outcomes]
@@ -137,25 +137,25 @@ def _tested_effects(
     # Two systems each: a level, and whatever stands in its place in the reference.
     differences = [
         paired_difference(
-            {setting.level: setting.scores, f"not {setting.level}": setting.reference_scores},
+            {contrast.level: contrast.scores, f"not {contrast.level}": contrast.reference_scores},
             task=task.key,
             metric=task.main_metric,
             clusters=clusters,
             seed=seed,
         )
-        for setting in settings
+        for contrast in contrasts
     ]
     data = DataUsed.of(results)
     return [
         Effect(
-            factor=setting.factor,
-            level=setting.level,
-            reference=setting.reference,
+            factor=contrast.factor,
+            level=contrast.level,
+            reference=contrast.reference,
             estimate=difference,
-            settings=setting.combinations,
+            settings=contrast.combinations,
             data=data,
         )
-        for setting, difference in zip(settings, corrected(differences), strict=True)
+        for contrast, difference in zip(contrasts, corrected(differences), strict=True)
     ]
 
 

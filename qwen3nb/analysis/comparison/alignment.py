@@ -394,26 +394,26 @@ def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> li
     ``results`` have scores on the tasks shown; a label ``named`` by the user comes first.
     """
     ids = reference_models()
-    order: dict[str, int] = {}  # of the rule, by name and by hub id
+    place_in_rule: dict[str, int] = {}  # by name and by hub id
     for position, (name, hub_id) in enumerate(ids.items()):
-        order[name] = position
-        order[hub_id] = position
+        place_in_rule[name] = position
+        place_in_rule[hub_id] = position
     tasks: dict[str, set[str]] = {}
-    references: dict[str, int] = {}  # published models, by their place in the rule
-    chosen_by_user, floors = [], []
+    references: dict[str, int] = {}  # published models, with their place in the rule
+    chosen_by_user, random_baselines = [], []
     for result in results:
         name = system_name(result, names)
         tasks.setdefault(name, set()).add(result.task.key)
         if result.model.label == named:
             chosen_by_user.append(name)
         spec = result.model.spec
-        if spec in order:  # but not results of a training, which are in a folder
-            references[name] = order[spec]
+        if spec in place_in_rule:  # but not results of a training, which are in a folder
+            references[name] = place_in_rule[spec]
         elif is_floor(result):  # random vectors, which any model should beat
-            floors.append(name)
+            random_baselines.append(name)
 
     def most_tasks_first(name: str) -> tuple[int, int, str]:
         return -len(tasks[name]), references[name], name
 
     ordered = sorted(references, key=most_tasks_first)
-    return list(dict.fromkeys([*chosen_by_user[:1], *ordered, *floors]))
+    return list(dict.fromkeys([*chosen_by_user[:1], *ordered, *random_baselines]))

@@ -142,7 +142,14 @@ def _column_over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str
         over = "1 task"
     else:
         over = f"{count} tasks"
-    return MeanColumn(benchmark.name, name, over, weights, benchmark.metric, count)
+    return MeanColumn(
+        benchmark=benchmark.name,
+        name=name,
+        over=over,
+        weights=weights,
+        metric=benchmark.metric,
+        tasks=count,
+    )
 
 
 def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
@@ -163,13 +170,13 @@ def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
         if score.low is not None and score.high is not None:
             ends.append((score.low, score.high))
     if missing:
-        return BenchmarkMean(column, None, None, tuple(missing))
+        return BenchmarkMean(column, value=None, interval=None, missing=tuple(missing))
     weights = list(column.weights.values())
     mean = math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
     if len(ends) < len(values):  # a task has no interval
-        return BenchmarkMean(column, mean, None, ())
+        return BenchmarkMean(column, value=mean, interval=None, missing=())
     interval = mean_of_intervals(values, ends, weights=np.array(weights))
-    return BenchmarkMean(column, mean, interval, ())
+    return BenchmarkMean(column, value=mean, interval=interval, missing=())
 
 
 def task_score(record: Result, metric: str = "") -> Aggregate | None:
@@ -292,12 +299,18 @@ class MeanComparison(differences.TaskComparison):
             )
             mean = float(column.scores.mean())
             score = Aggregate(
-                mean, low, high, len(column.queries), "mean", (self.metric,), interval=""
+                value=mean,
+                low=low,
+                high=high,
+                n=len(column.queries),
+                how="mean",
+                columns=(self.metric,),
+                interval="",
             )
             records.append(
                 replace(
                     of_system[system],
-                    task=TaskInfo(self.task, MEAN, self.metric),
+                    task=TaskInfo(self.task, type=MEAN, main_metric=self.metric),
                     metrics={self.metric: score},
                     per_query={self.metric: {}},  # those of a mean are scaled, and of no use
                     parts=(),

@@ -130,15 +130,15 @@ def shown_by_interval(differences: Array) -> float | None:
     unlucky = differences - differences.mean() - most_below  # if the true difference is 0
 
     # Such a sample if the true difference is so many thousandths.
-    def shown(thousandths: int) -> bool:
+    def is_shown(thousandths: int) -> bool:
         sample = unlucky + thousandths / 1000
         interval = intervals.difference_interval(sample, level=LEVEL)
         return interval is not None and interval[0] > 0
 
-    least = bisect_left(range(_LARGEST_DIFFERENCE), True, key=shown)
-    if least == _LARGEST_DIFFERENCE:
+    smallest = bisect_left(range(_LARGEST_DIFFERENCE), True, key=is_shown)
+    if smallest == _LARGEST_DIFFERENCE:
         return None
-    return least / 1000
+    return smallest / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +430,7 @@ def best_first(differences: Iterable[PairedDifference]) -> list[str]:
         else:  # values of several metrics do not average, but ranks do
             others = on_task[difference.task, difference.metric]
             place = sum(other > difference.difference for other in others)
+        # The system that is compared; `second` is what it is compared with.
         places.setdefault(difference.first, []).append(place)
 
     def most_tasks_first(name: str) -> tuple[int, float, str]:
@@ -605,21 +606,21 @@ class TaskComparison:
     def _by_shared_queries(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
         """Pairs that share queries, grouped by the set of shared queries."""
         # Sets of queries have numbers, so that two sets are compared once, not once per pair.
-        numbers: dict[tuple[str, ...], int] = {}
+        number_of_set: dict[tuple[str, ...], int] = {}
 
         def number_of(queries: tuple[str, ...]) -> int:
-            return numbers.setdefault(queries, len(numbers))
+            return number_of_set.setdefault(queries, len(number_of_set))
 
         queries_of = {name: column.queries for name, column in self.columns.items()}
         number_of_system = {name: number_of(queries) for name, queries in queries_of.items()}
-        shared_number: dict[tuple[int, int], int] = {}
+        number_of_shared: dict[tuple[int, int], int] = {}
         groups: dict[int, list[Pair]] = {}
         for first, second in pairs:
             both = (number_of_system[first], number_of_system[second])
-            if both not in shared_number:
+            if both not in number_of_shared:
                 queries = shared_queries([queries_of[first], queries_of[second]])
-                shared_number[both] = number_of(queries)
-            groups.setdefault(shared_number[both], []).append((first, second))
+                number_of_shared[both] = number_of(queries)
+            groups.setdefault(number_of_shared[both], []).append((first, second))
         groups.pop(number_of(()), None)  # the empty set: pairs that share no query
         return list(groups.values())
 

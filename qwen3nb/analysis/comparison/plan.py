@@ -469,7 +469,7 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
             sentences.append(f"{choice.name}: {choice.planned} planned, {choice.used} used")
     models = _models_in(comparison)
     tasks = [task.task for task in _compared_tasks(comparison)]
-    lists: dict[str, Collection[str]] = {
+    names_by_noun: dict[str, Collection[str]] = {
         "models missing": plan.labels - models,
         "models not planned, which widen the family": models - plan.labels,
         "tasks missing": set(plan.tasks) - set(tasks),
@@ -477,7 +477,7 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
         "tasks with fewer queries than planned": _with_few_queries(plan, comparison),
         "measured before the plan, on the same tasks": _measured_before(plan, tasks, models),
     }
-    for noun, names in lists.items():
+    for noun, names in names_by_noun.items():
         if names:
             sentences.append(f"{noun}: {_first_names(names)}")
     return sentences

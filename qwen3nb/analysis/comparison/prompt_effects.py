@@ -430,10 +430,10 @@ def _pair(
 ) -> PromptPair:
     """Compare two models of which the first has the higher score with its own prompts."""
     # Would the best prompt of the worse model turn the order around?
-    best = int(np.argmax(worse.values))
+    best_prompt = int(np.argmax(worse.values))
     reversed_by = ""
-    if _is_higher(worse.values[best], better.default):
-        reversed_by = worse.prompts[best].name
+    if _is_higher(worse.values[best_prompt], better.default):
+        reversed_by = worse.prompts[best_prompt].name
     # Systems that answered the same queries share one tuple, which is fast to compare.
     if better.queries is worse.queries or better.queries == worse.queries:
         probability = float(_share_higher(better_means, worse_means)[0])

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from qwen3nb.analysis.inventory.scores import Score
 
 _ROUNDING = 1e-5  # MTEB rounds some of its scores to five decimals
-_QUERIES = 10  # so many equal per-query scores, unless constant, are no coincidence
-_TASKS = 2  # nor are equal means on this many tasks
+_FEWEST_QUERIES = 10  # so many equal per-query scores, unless constant, are no coincidence
+_FEWEST_TASKS = 2  # nor are equal means on this many tasks
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ def _revisions(scores: Sequence[Score]) -> Iterator[Flag]:
             by_revision.setdefault(score.revision, []).append(score)
         if len(by_revision) < 2:
             continue
-        parts = []
+        runs_by_revision = []
         files: list[str] = []
         for revision, on_revision in by_revision.items():
             runs = sorted({score.run for score in on_revision})
-            parts.append(f"{revision}: {', '.join(runs)}")
+            runs_by_revision.append(f"{revision}: {', '.join(runs)}")
             files += _files(on_revision)
-        text = f"{task}: on different revisions of its data ({'; '.join(parts)})"
+        text = f"{task}: on different revisions of its data ({'; '.join(runs_by_revision)})"
         yield Flag("inconsistent", text, tuple(dict.fromkeys(files)))
 
 
@@ -140,7 +140,7 @@ def _fingerprint_of_means(scores: Sequence[Score]) -> _Fingerprint | None:
     for score in scores:
         if score.value and not score.per_query:
             means[score.task] = score.value
-    if len(means) < _TASKS:
+    if len(means) < _FEWEST_TASKS:
         return None
     tasks = ", ".join(sorted(means))
     return _Fingerprint(_family(scores[0]), tasks, tuple(sorted(means.items())))
@@ -159,4 +159,4 @@ def _rounded_mean(score: Score) -> tuple[tuple[str, str], str, float]:
 def _is_varied(score: Score) -> bool:
     """Return whether the scores per query are so many and so different that none is like them."""
     values = score.per_query.values()
-    return len(values) >= _QUERIES and len(set(values)) > _TASKS
+    return len(values) >= _FEWEST_QUERIES and len(set(values)) > _FEWEST_TASKS

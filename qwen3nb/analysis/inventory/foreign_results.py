@@ -242,14 +242,19 @@ def _adapter_run(file: Path) -> _AdapterRun:
     """
     copy = _COPY.fullmatch(file.stem)  # such as ``rank_only_r4-seed_42-mteb_results``
     if copy:
-        return _AdapterRun(file, copy["system"], int(copy["seed"]))
+        return _AdapterRun(file, system=copy["system"], seed=int(copy["seed"]))
     # Such as ``rank_only_r4/seed_42/results/mteb_results.json``.
     folder = file.parent
     training = folder.parent
     seed = _SEED_FOLDER.fullmatch(training.name)
     if folder.name == "results" and seed:
-        return _AdapterRun(file, training.parent.name, int(seed["seed"]), _folder_facts(training))
-    return _AdapterRun(file, folder.name)
+        return _AdapterRun(
+            file,
+            system=training.parent.name,
+            seed=int(seed["seed"]),
+            facts=_folder_facts(training),
+        )
+    return _AdapterRun(file, system=folder.name)
 
 
 def _reranking_scores(file: Path, results: _RerankingFile) -> ForeignScores:
@@ -302,7 +307,8 @@ def _add_score(
             collected.contradictions.append(
                 f"{task} has mean {stated_mean:.6f}, its queries give {mean:.6f}"
             )
-    collected.scores.append(run.score(task, name, mean, kind, queries.per_query))
+    score = run.score(task, metric=name, value=mean, kind=kind, per_query=queries.per_query)
+    collected.scores.append(score)
 
 
 def _folder_facts(folder: Path) -> dict[str, Any]:

@@ -93,8 +93,8 @@ def _step_in_label(result: Result) -> TrainingStep | None:
     seed = _SEED.search(label["name"])
     step = int(label["step"] or 0)  # that of ``init`` is 0
     if seed is None:
-        return TrainingStep(name, 0, step)
-    return TrainingStep(name, int(seed["seed"]), step)
+        return TrainingStep(name, seed=0, step=step)
+    return TrainingStep(name, seed=int(seed["seed"]), step=step)
 
 
 def _step_in_folder(result: Result) -> TrainingStep | None:
@@ -106,7 +106,7 @@ def _step_in_folder(result: Result) -> TrainingStep | None:
     if step is None:
         return None
     training = paths.shown(folder.parent).removeprefix("runs/")
-    return TrainingStep(training, 0, step)
+    return TrainingStep(training, seed=0, step=step)
 
 
 def trajectories(
@@ -142,7 +142,7 @@ def _trajectories_on(records: Sequence[Result], task: str, metric: str) -> list[
         if str(record.task.revision) != revision or by_metric not in record.metrics:
             continue
         if step.training not in trainings:
-            trainings[step.training] = Trajectory(step.training, task, by_metric, {})
+            trainings[step.training] = Trajectory(step.training, task, by_metric, records={})
         by_seed = trainings[step.training].records
         by_seed.setdefault(step.seed, {})[step.step] = record
     for trajectory in trainings.values():

@@ -261,11 +261,11 @@ def _averaged(
     for task, of_task in datasets.items():
         for dataset in of_task:
             # The start of a note, should the data set be left out.
-            left_out = f"{task}: {dataset.name} is not part of the mean, which is"
+            beginning = f"{task}: {dataset.name} is not part of the mean, which is"
             if dataset.metric != metric:
-                notes.append(f"{left_out} of {metric}; it has {dataset.metric}")
+                notes.append(f"{beginning} of {metric}; it has {dataset.metric}")
             elif shared_labels and dataset.label not in shared_labels:
-                notes.append(f"{left_out} over the data sets of both tasks")
+                notes.append(f"{beginning} over the data sets of both tasks")
             else:
                 averaged[task].append(dataset)
     return averaged, notes
@@ -451,14 +451,16 @@ def _paired_scores(
     if not all(score.per_query for score in scores):
         values = np.array([score.value for score in scores], dtype=float)  # (2 S,), in turn
         paired = DataSetScores(_by_system(values))
-        return _DataSet(task, name, first.data_set, metric, paired), ()
+        dataset = _DataSet(task, name, label=first.data_set, metric=metric, scores=paired)
+        return dataset, ()
     columns = {score.run: score.per_query for score in scores}
     matrix = join(columns, task=f"{task}: {name}", clusters=clusters_of(scores))
     means = matrix.scores.mean(axis=1)
     units = _by_system(matrix.unit_values(matrix.scores))  # (2, S, n)
     by_query = QueryScores(matrix.unit_names, np.moveaxis(units, -1, 0))  # (n, 2, S)
     paired = DataSetScores(_by_system(means), by_query)
-    return _DataSet(task, name, first.data_set, metric, paired), tuple(matrix.notes)
+    dataset = _DataSet(task, name, label=first.data_set, metric=metric, scores=paired)
+    return dataset, tuple(matrix.notes)
 
 
 def _by_system(values: Array) -> Array:
