@@ -60,7 +60,7 @@ def _mixture(
     others: Callable[[Shape], Array],
 ) -> Array:
     """Draw values with their chances, and the remaining ones from a distribution."""
-    uniform = generator.random(shape)
+    uniform = generator.random(shape)  # below the sum of chances, it decides on a value
     sum_of_chances = np.cumsum(list(chances.values()))[-1]
     return np.where(uniform < sum_of_chances, _chosen(chances, uniform), others(shape))
 
@@ -73,11 +73,13 @@ def _rank_chances(none: float) -> dict[float, float]:
 
 def _search(generator: Generator, shape: Shape, shift: bool) -> Pair:
     """Scores like nDCG: the rank of one relevant document, many queries tied."""
+    # The better system has fewer queries without a hit.
     chances_of_better = _rank_chances(0.3 if shift else 0.5)
     chances = _rank_chances(0.5)
     a = _choices(generator, shape, chances_of_better)
     b = _choices(generator, shape, chances)
     is_tied = generator.random(shape) < _TIED
+    # The true difference: of expected gains, where the two do not tie.
     gain_of_better = sum(gain * (chances_of_better[gain] - chances[gain]) for gain in chances)
     return np.where(is_tied, b, a), b, (1 - _TIED) * gain_of_better
 

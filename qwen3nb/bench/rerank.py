@@ -66,6 +66,7 @@ class RerankBench:
             f"{self.size} parameters, {self.texts}: {self.documents} "
             f"documents, medians of {self.rounds} rounds in turn",
             rows=self.timings,
+            # The column of names has no heading; dP is the difference in P(yes).
             shown=": {name} | CPU s: {cpu:.2f} | s: {seconds:.2f} | faster: {ratio:.2f}x | "
             "max dP: {difference:.0e}",
         )

@@ -185,7 +185,7 @@ class _Ids:
 
     def unique(self, name: str, *, is_new: bool) -> str:
         """Return ``name``, with a number if another element of the page has it."""
-        candidate, number = name, 2
+        candidate, number = name, 2  # the second is ``name-2``
         while self._is_taken(candidate, name, is_new):
             candidate = f"{name}-{number}"
             number += 1
@@ -212,8 +212,8 @@ def _numbered(file: Path, text: str) -> _BuiltPage:
         kind, prefix = _KINDS[start["tag"]]
         caption = _caption(text, start)
         if caption is not None:
-            counts[kind] += 1
-        stated_id = _ID.search(f" {start['attributes']}")
+            counts[kind] += 1  # only what has a caption is numbered
+        stated_id = _ID.search(f" {start['attributes']}")  # the pattern wants a blank before it
         name = ""
         if stated_id:
             name = stated_id[1]
@@ -227,7 +227,7 @@ def _numbered(file: Path, text: str) -> _BuiltPage:
         copied_to = start.end()
         if caption is not None:
             number = f"{kind} {counts[kind]}"
-            numbers[html.unescape(name)] = number
+            numbers[html.unescape(name)] = number  # links have unescaped names
             parts.append(text[copied_to : caption.start(1)])
             parts.append(_numbered_caption(caption[1], number, name))
             copied_to = caption.end(1)

@@ -178,6 +178,7 @@ def _finish(app: Sphinx, exception: Exception | None) -> None:
         return
     from sphinx.util.logging import getLogger
 
+    # Before links are checked, some of which lead to records.
     copy_linked_records(Path(app.outdir))
     for problem in finish_pages(Path(app.outdir)):
         getLogger(__name__).warning(problem)
@@ -213,6 +214,7 @@ def _drop_remote(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
     """Remove scripts of other hosts from a page."""
+    # Thebe runs code on a remote server; its scripts come from unpkg.com.
     scripts = context.get("script_files", [])
     context["script_files"] = [script for script in scripts if not _is_of_thebe(script)]
     for key in ("body", "metatags"):
@@ -301,7 +303,7 @@ def _title(file: Path) -> str:
     first_line = text.lstrip().split("\n")[0]
     if not first_line.startswith("# "):
         return file.stem
-    return first_line.removeprefix("# ").replace("\\", "")
+    return first_line.removeprefix("# ").replace("\\", "")  # without Markdown's escapes
 
 
 def _first_markdown(notebook: Mapping[str, Any]) -> str:

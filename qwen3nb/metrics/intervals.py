@@ -107,10 +107,11 @@ def mean_interval(
 
     ``drawn``: whether the values are random draws of an algorithm.
     """
+    # The widened interval allows for queries at the bounds 0 and 1, which other values lack.
     if values.min() < -_TINY or values.max() > 1 + _TINY:
         return "student", student_interval(values, level=level)
     values = values.clip(0, 1)  # a V-measure may exceed 1 by rounding
-    if drawn and np.ptp(values):
+    if drawn and np.ptp(values):  # an algorithm's draws lack no rare queries
         low, high = student_interval(values, level=level) or (0.0, 1.0)
         return "student", (max(0.0, low), min(1.0, high))
     return "widened", _widened(values[None], np.zeros(1), np.ones(1), level=level)[0]
@@ -153,8 +154,8 @@ def moments_of(rows: Array) -> Moments:
     deviations = rows - means[:, None]
     squares = deviations**2
     variances = squares.mean(axis=1)
-    to_sides = (squares * np.sign(deviations)).mean(axis=1)
-    cubes = np.multiply(squares, deviations, out=squares).mean(axis=1)
+    to_sides = (squares * np.sign(deviations)).mean(axis=1)  # those above, less those below
+    cubes = np.multiply(squares, deviations, out=squares).mean(axis=1)  # in the same memory
     return Moments(means, variances, to_sides, cubes)
 
 
@@ -200,9 +201,11 @@ def _missing_length(
 
     0 where values spread over more than `_NARROW_SPREAD` of the way to the bound.
     """
+    # Twice the part of the variance on this side, as of values that are symmetric.
     mean_square = moments.variances + sign * moments.to_sides
     deviations_of_side = np.sqrt(np.maximum(0.0, mean_square))
     spread = np.minimum(_sample_deviations(moments, n), deviations_of_side)
+    # Narrowness is 1 without spread, and 0 from a twentieth of the way to the bound on.
     share_of_way = _divide_or_zero(spread, _NARROW_SPREAD * distance)
     narrowness = 1 - np.minimum(1.0, share_of_way) ** 4
     return np.asarray(narrowness * _missing_share(n, level) * distance)
@@ -311,6 +314,7 @@ def _variance_ratio(variance: float, variance_of_share: float, n: int) -> float:
     ratio = variance / variance_of_share
     if ratio >= 1:
         return ratio
+    # Towards 1, by less the more values there are.
     missing = (1 - ratio) * (1.0 + ratio / 2) / math.sqrt(n)
     return min(1.0, ratio + missing)
 

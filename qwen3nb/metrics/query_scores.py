@@ -86,6 +86,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         ``ids`` is the digest of the queries, if it was computed before.
         """
         self.ids = ids or digest_of_queries(queries)
+        # Records of one task have the same queries, of which one tuple is held.
         self._queries = SHARED_QUERIES.share(self.ids, queries)
         self._arrays = {name: read_only(array) for name, array in arrays.items()}
         self.counts = {

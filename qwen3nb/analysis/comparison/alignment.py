@@ -302,7 +302,7 @@ def nothing_found(result: Result, metric: str) -> tuple[str, ...]:
     A record with their number alone gives as many of its queries with a score of 0.
     """
     scores = result.per_query.get(metric, {})
-    rankings = result.top
+    rankings = result.top  # the documents found; older records only count the queries without any
     if rankings is not None:
         return tuple(query for query in scores if query in rankings and not rankings[query])
     count = result.task.counts.get(NOTHING_FOUND, 0)
@@ -380,7 +380,7 @@ def reference_models() -> dict[str, str]:
 def possible_baselines(results: Iterable[Result], *, named: str = "") -> list[Result]:
     """Return the records of models that `baselines` may choose."""
     ids = reference_models()
-    specs = {FLOOR, *ids, *ids.values()}
+    specs = {FLOOR, *ids, *ids.values()}  # names and hub ids; of ``random:384``, what is before ":"
     return [
         result
         for result in results

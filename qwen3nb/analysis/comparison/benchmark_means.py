@@ -205,6 +205,7 @@ def ranked_columns(tier: str) -> dict[str, MeanColumn]:
     for name in TIERS[tier].benchmarks:
         benchmark = BENCHMARKS[name]
         for kind, tasks in benchmark.types.items():
+            # Such as ``BEIR``, or ``MTEB: STS``.
             title = name if len(benchmark.types) == 1 else f"{name}: {kind}"
             columns[title] = _column_over([tasks], benchmark, kind)
     return columns
@@ -353,6 +354,7 @@ def _scaled(
     """Return a system's scores on all tasks, scaled so that their mean is that over tasks."""
     scaled = []
     for part, share in zip(parts, shares, strict=True):
+        # Summed over this task and divided by all rows, its mean counts by its share.
         scale = share * len(rows) / len(part.queries)
         scaled.append(part.column(system) * scale)
     return np.concatenate(scaled)[rows]

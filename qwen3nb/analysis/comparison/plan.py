@@ -92,12 +92,12 @@ class Plan:
 
         if not is_enough(MOST):
             return None
-        return bisect_left(range(MOST), True, lo=2, key=is_enough)
+        return bisect_left(range(MOST), True, lo=2, key=is_enough)  # a t-test needs two
 
     def power_with(self, effect: float, deviation: float, queries: int) -> float:
         """The power to show a difference of ``effect`` with so many queries."""
         of_t_test = self._power_of_t_test(effect, deviation, queries)
-        if of_t_test < self.power:
+        if of_t_test < self.power:  # too low already, without the slower computation
             return of_t_test
         of_rare_wins = paired_tests.power_of_rare_wins(
             effect, deviation=deviation, n=queries, alpha=self._alpha_of_pair
@@ -497,6 +497,7 @@ def _with_few_queries(plan: Plan, comparison: Comparison) -> list[str]:
     names = []
     for task in _compared_tasks(comparison):
         needed = plan.queries.get(task.task, 0)
+        # A model may have answered only some of the queries.
         fewest = min((difference.n for difference in task.with_baseline), default=needed)
         if fewest < needed:
             names.append(f"{task.task} ({fewest:,} instead of {needed:,})")

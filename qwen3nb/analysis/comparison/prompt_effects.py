@@ -169,17 +169,21 @@ def _share_of_freedom(means: Array) -> float:
 
 def _sum_of_squares(values: Array, axes: Axes) -> float:
     """The sum of squares of an effect: means over the other axes, less those of parts of it."""
+    # Means over the other axes, less those of every smaller set of factors: inclusion and
+    # exclusion, with alternating signs.
     effect = np.zeros(1)
     for size in range(len(axes) + 1):
         sign = (-1) ** (len(axes) - size)
         for part in itertools.combinations(axes, size):
             other_axes = tuple(axis for axis in range(values.ndim) if axis not in part)
             effect = effect + sign * values.mean(axis=other_axes, keepdims=True)
-    return float((effect**2).sum()) * values.size / effect.size
+    return float((effect**2).sum()) * values.size / effect.size  # each is that of so many scores
 
 
 def _component(squares: Mapping[Axes, float | Array], axes: Axes, shape: tuple[int, ...]) -> Array:
     """The component whose multiple is what a mean square has besides those of larger sets."""
+    # A mean square is expected to be the sum of the components of all sets with these axes, each
+    # times its repetitions; alternating signs leave the component of the set itself.
     repetitions = math.prod(size for axis, size in enumerate(shape) if axis not in axes)
     terms = []
     for larger, square in squares.items():
@@ -223,6 +227,7 @@ class PromptScores:
             if queries:
                 columns = [scores_by(self.metric, each).on(queries) for each in records_of_prompt]
             scores.append(columns)
+        # From (P, S, n) to (n, P, S).
         return np.moveaxis(np.array(scores, dtype=float), -1, 0)
 
 
@@ -267,7 +272,7 @@ def _default_of(record: Result) -> _Default:
 
 def _records_of_newest(records: Sequence[Result]) -> dict[str, Result]:
     """Return, by the text of the prompt, the records of the newest of several contents."""
-    newest_identity = prompt_of(records[-1]).of
+    newest_identity = prompt_of(records[-1]).of  # records come from the oldest
     by_text = {}
     for record in records:
         prompt = prompt_of(record)

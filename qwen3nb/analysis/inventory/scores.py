@@ -94,6 +94,7 @@ def record_scores(result: Result, *, source: str, folder: str) -> list[Score]:
     use = ", ".join(str(settings.get(name)) for name in _OPTIONS_OF_USE)
     scores = []
     for name, metric in result.metrics.items():
+        # Only a mean is of scores per query; they are read when they are needed.
         per_query: Mapping[str, float] = {}
         if metric.how == "mean" and name in result.per_query:
             per_query = _Column(result.scores, name)
@@ -114,7 +115,7 @@ def record_scores(result: Result, *, source: str, folder: str) -> list[Score]:
             place=result.place,
             folder=folder,
             facts={**training_facts(training), "use": use},
-            main=name == result.task.main_metric,
+            main=name == result.task.main_metric,  # the metric reported first
             collection=result.data.collection or "",
         )
         scores.append(score)
@@ -128,7 +129,7 @@ def _system(result: Result, training: Mapping[str, Any]) -> str:
     if "configuration" in training:
         return str(training["configuration"] or training["mode"])
     if training.get("rank") is not None:
-        return f"{training['mode']}_r{training['rank']}"
+        return f"{training['mode']}_r{training['rank']}"  # such as ``joint_r8``
     return str(training["mode"])
 
 
@@ -162,6 +163,7 @@ def _first_value(
         value: Any = config
         for key in key_path:
             value = value.get(key) if isinstance(value, Mapping) else None
+        # Bools are ints in Python, but no number here.
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return value
     return None

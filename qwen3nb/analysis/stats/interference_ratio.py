@@ -320,6 +320,7 @@ def _influence(specialist: Array, joint: Array, parts: Sequence[QueryScores]) ->
     for part in parts:
         addends = part.scores / (len(parts) * len(part.scores))
         of_specialist, of_joint = addends[:, 0], addends[:, 1]
+        # TIR = 1 - joint / specialist, differentiated by both scores (delta method): (n, S).
         per_seed = (of_specialist * joint / specialist - of_joint) / specialist
         moves.append((part.queries, per_seed.mean(axis=1)))
     return _sums(moves)

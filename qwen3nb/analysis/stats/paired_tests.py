@@ -161,6 +161,7 @@ def permutation_test(
     """
     differences = _differences(a, b)
     flipped = resampling.cluster_values(differences, cluster, centred=False)
+    # The differences as the scores of a system, compared with one that has 0 everywhere.
     columns = np.stack([flipped, np.zeros(len(flipped))], axis=1)
     (p,), _ = resampling.max_t_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
     return PermutationResult(float(differences.mean()), p, len(differences))
@@ -184,11 +185,12 @@ def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> T
         return TestResult(None, None, n, SINGLE)
     if _constant(units):
         return TestResult(None, None, n, CONSTANT)
-    clusters = np.arange(n) if cluster is None else cluster
+    clusters = np.arange(n) if cluster is None else cluster  # by default, one per query
     _, sizes = np.unique(clusters, return_counts=True)
     if not resampling.has_large_cluster(sizes):
         result = scipy.stats.ttest_1samp(units, 0.0)
         return TestResult(float(result.statistic), float(result.pvalue), n)
+    # Bell and McCaffrey 2002: another standard error, and their degrees of freedom.
     mean = float(differences.mean())
     sums = resampling.cluster_values(differences - mean, cluster, centred=False)
     error, freedom = resampling.large_cluster_error(sums, sizes)
@@ -215,7 +217,7 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
     """Return the effect sizes of many pairs of systems, from differences of scores (pairs, n)."""
     n = differences.shape[1]
     means = differences.mean(axis=1).tolist()
-    deviations = differences.std(axis=1, ddof=min(1, n - 1)).tolist()
+    deviations = differences.std(axis=1, ddof=min(1, n - 1)).tolist()  # ddof 0 of a single query
     wins = np.count_nonzero(differences > 0, axis=1).tolist()
     losses = np.count_nonzero(differences < 0, axis=1).tolist()
     is_constant = _constant(differences)
@@ -223,10 +225,10 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
     sizes = []
     for pair, mean in enumerate(means):
         d_z: float | None = None
-        if not has_difference[pair]:
+        if not has_difference[pair]:  # the two systems are equal
             d_z = 0.0
         elif not is_constant[pair]:
-            d_z = mean / deviations[pair]
+            d_z = mean / deviations[pair]  # Cohen 1988
         tied = n - wins[pair] - losses[pair]
         sizes.append(EffectSize(mean, d_z, wins[pair], tied, losses[pair]))
     return sizes
@@ -291,6 +293,7 @@ def queries_to_show(
     def would_show(queries: int) -> bool:
         return _would_show(differences, queries, margin=margin, level=level)
 
+    # Doubled until it is enough; the smallest number is then in the last half.
     enough = 2 * n
     while not would_show(enough):
         enough *= 2
@@ -302,6 +305,7 @@ def queries_to_show(
 
 def _would_show(differences: Array, queries: int, *, margin: float, level: float) -> bool:
     """Return whether most new samples of so many queries have an interval within ±``margin``."""
+    # The interval of the same differences, if there were so many queries.
     (ends,) = intervals.difference_intervals(differences[None], level=level, queries=queries)
     deviation = float(differences.std(ddof=1))
     if ends is None or not deviation:
@@ -310,6 +314,7 @@ def _would_show(differences: Array, queries: int, *, margin: float, level: float
     # The mean may rise, or fall, until one of the ends is at the margin.
     low, high = ends
     rise, fall = margin - high, margin + low
+    # The probability that a normal mean moves by no more than that: Φ(rise) - Φ(-fall).
     share_of_samples = float(ndtr(rise / error) - ndtr(-fall / error))
     return share_of_samples >= _SHARE_TO_SHOW
 
@@ -337,7 +342,7 @@ def power(effect: float, *, deviation: float, n: int, alpha: float = 0.05) -> fl
     """
     freedom = n - 1
     critical = float(scipy.stats.t.ppf(1 - alpha / 2, freedom))
-    shift = effect * math.sqrt(n) / deviation
+    shift = effect * math.sqrt(n) / deviation  # noncentrality: the effect in standard errors
     upper_tail = scipy.stats.nct.sf(critical, freedom, shift)
     # As the upper tail of -shift, because scipy's nct.cdf is NaN there.
     lower_tail = scipy.stats.nct.sf(critical, freedom, -shift)
@@ -356,10 +361,12 @@ def power_of_rare_wins(effect: float, *, deviation: float, n: int, alpha: float 
 
     Wins that would have to exceed 1 are 1, and the standard deviation is smaller.
     """
-    mean_square = deviation**2 + effect**2
+    mean_square = deviation**2 + effect**2  # E(x²) = variance + E(x)²
+    # Equal wins: E(x) = chance · size, E(x²) = chance · size².
     size = min(1.0, mean_square / effect)
     chance = min(1.0, effect / size)
     equal = _power_of_equal_wins(size, chance=chance, n=n, alpha=alpha)
+    # Unequal wins: E(x) = chance · largest / 3, E(x²) = chance · largest² / 6.
     largest = min(1.0, 2 * size)
     unequal = _power_of_unequal_wins(largest, effect=effect, n=n, alpha=alpha)
     return min(equal, unequal)
@@ -367,14 +374,17 @@ def power_of_rare_wins(effect: float, *, deviation: float, n: int, alpha: float 
 
 def _power_of_equal_wins(size: float, *, chance: float, n: int, alpha: float) -> float:
     expected = n * chance
-    spread = math.sqrt(n * chance * (1 - chance))
+    spread = math.sqrt(n * chance * (1 - chance))  # deviation of a binomial number
+    # Every number of wins that is not nearly impossible.
     fewest = max(0, math.floor(expected - _MOST_DEVIATIONS * spread))
     most = min(n, math.ceil(expected + _MOST_DEVIATIONS * spread))
     wins = np.arange(fewest, most + 1)
     numbers = wins.astype(np.float64)
+    # Of sizes, squares and cubes, by number of wins.
     sums = (numbers * size, numbers * size**2, numbers * size**3)
     means = sums[0] / n
-    wins_below = np.where(size < means, wins, 0)  # the mean; all ties are below it
+    # Wins may be below the mean, all ties are: they are 0.
+    wins_below = np.where(size < means, wins, 0)
     squares_below = wins_below * (size - means) ** 2 + (n - wins) * means**2
     significant = _wins_significant(wins, sums, squares_below, n=n, alpha=alpha)
     probabilities = scipy.stats.binom.pmf(wins, n, chance)
@@ -383,20 +393,21 @@ def _power_of_equal_wins(size: float, *, chance: float, n: int, alpha: float) ->
 
 def _power_of_unequal_wins(largest: float, *, effect: float, n: int, alpha: float) -> float:
     """Sizes have the density ``2 (1 − x / largest) / largest``, whose mean is largest / 3."""
-    chance = min(1.0, 3 * effect / largest)
+    chance = min(1.0, 3 * effect / largest)  # the mean win is a third of the largest
     if n * chance > _MANY_WINS:
         return 1.0  # nearly normal, so that `power` says it
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(0)  # the same samples for every plan
     quantiles = generator.random(_SAMPLES)
     wins = scipy.stats.binom.ppf(quantiles, n, chance).astype(np.int64)
+    # Inverse of the distribution F(x) = 1 - (1 - x / largest)²: (samples, most wins).
     sizes = largest * (1 - np.sqrt(generator.random((int(wins.max()), _SAMPLES)).T))
-    won = np.arange(sizes.shape[1]) < wins[:, None]
+    won = np.arange(sizes.shape[1]) < wins[:, None]  # each sample has its number of wins
     sizes = np.where(won, sizes, 0.0)
     sums = (sizes.sum(axis=1), (sizes**2).sum(axis=1), (sizes**3).sum(axis=1))
     means = sums[0] / n
     below = won & (sizes < means[:, None])
     squares_below = (np.where(below, sizes - means[:, None], 0.0) ** 2).sum(axis=1)
-    squares_below += (n - wins) * means**2
+    squares_below += (n - wins) * means**2  # of ties, which are 0
     return float(_wins_significant(wins, sums, squares_below, n=n, alpha=alpha).mean())
 
 
@@ -422,12 +433,14 @@ def _wins_significant(
     moments = intervals.Moments(
         means,
         variances,
-        to_sides=variances - 2 * squares_below / n,
+        to_sides=variances - 2 * squares_below / n,  # above the mean, less below it
+        # The third central moment: E(x³) - 3 E(x) E(x²) + 2 E(x)³.
         cubes=cubes - 3 * means * squares + 2 * means**3,
     )
     ones = np.ones(len(wins))
     lower, _ = intervals.widened_ends(moments, -ones, ones, level=resampling.LEVEL, queries=n)
-    p_values = np.ldexp(2.0, -wins)  # two of all signs are as extreme: all alike
+    # Of 2^wins sign flips, two are as extreme: all signs alike.
+    p_values = np.ldexp(2.0, -wins)
     return np.asarray((p_values < alpha) & (lower > 0))
 
 
@@ -449,6 +462,7 @@ def minimum_detectable_effect(
     if _constant(differences):
         return None
     n, deviation = len(differences), float(differences.std(ddof=1))
+    # From standard errors to the scale of scores.
     return _detectable(n, alpha=alpha, wanted=power) * deviation / math.sqrt(n)
 
 
@@ -457,9 +471,11 @@ def _detectable(n: int, *, alpha: float, wanted: float) -> float:
     """Noncentrality at which the test reaches the power, in standard errors."""
     root = math.sqrt(n)
 
+    # What the power lacks at a noncentrality; its root is the effect that is looked for.
     def missing(shift: float) -> float:
         return power(shift / root, deviation=1.0, n=n, alpha=alpha) - wanted
 
+    # Nearly the answer: the quantiles of the level and of the power add up.
     guess = float(scipy.stats.t.ppf(1 - alpha / 2, n - 1) + scipy.stats.t.ppf(wanted, n - 1))
     high = 2 * guess
     while missing(high) <= 0:

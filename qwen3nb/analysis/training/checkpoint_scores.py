@@ -234,6 +234,7 @@ def checkpoint_of(result: Result) -> Path | None:
     """Return the folder of the checkpoint that a record's model was extracted from, or None."""
     if not result.model.spec:
         return None
+    # What the model's folder says of where it was extracted from.
     provenance = read_provenance(paths.root() / result.model.spec) or {}
     source = provenance.get("source") or {}
     if not source.get("folder"):
