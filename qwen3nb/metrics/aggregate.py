@@ -268,7 +268,15 @@ def aggregate_samples(
     ) -> Aggregate:
         low, high = interval or (None, None)
         return Aggregate(
-            value, low, high, size, how, tuple(columns), undefined, tuple(parts), method
+            value=value,
+            low=low,
+            high=high,
+            n=size,
+            how=how,
+            columns=tuple(columns),
+            undefined=undefined,
+            parts=tuple(parts),
+            interval=method,
         )
 
     if not all(len(sample) for sample in samples):

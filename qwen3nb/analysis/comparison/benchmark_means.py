@@ -205,7 +205,7 @@ def ranked_columns(tier: str) -> dict[str, MeanColumn]:
     for name in TIERS[tier].benchmarks:
         benchmark = BENCHMARKS[name]
         for kind, tasks in benchmark.types.items():
-            # Such as ``BEIR``, or ``MTEB: STS``.
+            # Such as ``BEIR``, or ``MTEB(eng, v2): STS``.
             title = name if len(benchmark.types) == 1 else f"{name}: {kind}"
             columns[title] = _column_over([tasks], benchmark, kind)
     return columns

@@ -277,13 +277,12 @@ def _common_seeds(tables: Sequence[Mapping[int | None, object]]) -> tuple[int | 
 
 def _different_seeds(tasks: Sequence[TaskEstimate]) -> str:
     """Return a note on the seeds of each task."""
-    parts = []
+    seeds_by_task = []
     for task in tasks:
         seeds = ", ".join(map(str, _by_seed(task.estimate)))
-        parts.append(f"{task.estimate.name}: {seeds}")
-    return (
-        f"the tasks have different seeds ({'; '.join(parts)}); each counts by the mean of its own"
-    )
+        seeds_by_task.append(f"{task.estimate.name}: {seeds}")
+    listed = "; ".join(seeds_by_task)
+    return f"the tasks have different seeds ({listed}); each counts by the mean of its own"
 
 
 def _mean_influence(influences: Sequence[Influence]) -> Influence:

@@ -32,7 +32,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     _check(p_values)
     adjusted = [0.0] * len(p_values)
     largest = 0.0
-    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+    ascending = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, index in enumerate(ascending):
         # The smallest of m counts m times, the next m - 1 times; none is below an earlier one.
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = largest

@@ -132,9 +132,15 @@ def mean_difference(
     """
     differences = _differences(a, b, level=level)
     units = resampling.cluster_values(differences, cluster, level=level)
-    ends = intervals.difference_interval(units, level=level)
-    undefined = "" if ends else SINGLE
-    return MeanDifference(float(differences.mean()), ends, level, len(differences), undefined)
+    interval = intervals.difference_interval(units, level=level)
+    undefined = "" if interval else SINGLE
+    return MeanDifference(
+        difference=float(differences.mean()),
+        interval=interval,
+        level=level,
+        n=len(differences),
+        undefined=undefined,
+    )
 
 
 def permutation_test(
@@ -179,12 +185,12 @@ def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> T
     differences = _differences(a, b)
     n = len(differences)
     if not differences.any():
-        return TestResult(0.0, 1.0, n)
+        return TestResult(statistic=0.0, p_value=1.0, n=n)
     units = resampling.cluster_values(differences, cluster)
     if len(units) == 1:
-        return TestResult(None, None, n, SINGLE)
+        return TestResult(statistic=None, p_value=None, n=n, undefined=SINGLE)
     if _constant(units):
-        return TestResult(None, None, n, CONSTANT)
+        return TestResult(statistic=None, p_value=None, n=n, undefined=CONSTANT)
     clusters = np.arange(n) if cluster is None else cluster  # by default, one per query
     _, sizes = np.unique(clusters, return_counts=True)
     if not resampling.has_large_cluster(sizes):
@@ -230,7 +236,7 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
         elif not is_constant[pair]:
             d_z = mean / deviations[pair]  # Cohen 1988
         tied = n - wins[pair] - losses[pair]
-        sizes.append(EffectSize(mean, d_z, wins[pair], tied, losses[pair]))
+        sizes.append(EffectSize(mean, d_z, won=wins[pair], tied=tied, lost=losses[pair]))
     return sizes
 
 
@@ -257,15 +263,15 @@ def equivalence(
     needed = queries_to_show(differences, margin=margin, level=1 - alpha)
     ends = intervals.difference_interval(differences, level=1 - alpha)
     return EquivalenceResult(
-        float(differences.mean()),
-        margin,
-        ends,
-        intervals.no_worse(ends, margin),
-        intervals.within(ends, margin),
-        alpha,
-        len(differences),
-        needed,
-        "" if ends else SINGLE,
+        difference=float(differences.mean()),
+        margin=margin,
+        interval=ends,
+        no_worse=intervals.no_worse(ends, margin),
+        equivalent=intervals.within(ends, margin),
+        alpha=alpha,
+        n=len(differences),
+        queries_needed=needed,
+        undefined="" if ends else SINGLE,
     )
 
 
@@ -365,20 +371,20 @@ def power_of_rare_wins(effect: float, *, deviation: float, n: int, alpha: float 
     # Equal wins: E(x) = chance · size, E(x²) = chance · size².
     size = min(1.0, mean_square / effect)
     chance = min(1.0, effect / size)
-    equal = _power_of_equal_wins(size, chance=chance, n=n, alpha=alpha)
+    power_if_equal = _power_of_equal_wins(size, chance=chance, n=n, alpha=alpha)
     # Unequal wins: E(x) = chance · largest / 3, E(x²) = chance · largest² / 6.
     largest = min(1.0, 2 * size)
-    unequal = _power_of_unequal_wins(largest, effect=effect, n=n, alpha=alpha)
-    return min(equal, unequal)
+    power_if_unequal = _power_of_unequal_wins(largest, effect=effect, n=n, alpha=alpha)
+    return min(power_if_equal, power_if_unequal)
 
 
 def _power_of_equal_wins(size: float, *, chance: float, n: int, alpha: float) -> float:
     expected = n * chance
     spread = math.sqrt(n * chance * (1 - chance))  # deviation of a binomial number
     # Every number of wins that is not nearly impossible.
-    fewest = max(0, math.floor(expected - _MOST_DEVIATIONS * spread))
-    most = min(n, math.ceil(expected + _MOST_DEVIATIONS * spread))
-    wins = np.arange(fewest, most + 1)
+    fewest_wins = max(0, math.floor(expected - _MOST_DEVIATIONS * spread))
+    most_wins = min(n, math.ceil(expected + _MOST_DEVIATIONS * spread))
+    wins = np.arange(fewest_wins, most_wins + 1)
     numbers = wins.astype(np.float64)
     # Of sizes, squares and cubes, by number of wins.
     sums = (numbers * size, numbers * size**2, numbers * size**3)
@@ -386,9 +392,9 @@ def _power_of_equal_wins(size: float, *, chance: float, n: int, alpha: float) ->
     # Wins may be below the mean, all ties are: they are 0.
     wins_below = np.where(size < means, wins, 0)
     squares_below = wins_below * (size - means) ** 2 + (n - wins) * means**2
-    significant = _wins_significant(wins, sums, squares_below, n=n, alpha=alpha)
+    is_significant = _wins_significant(wins, sums, squares_below, n=n, alpha=alpha)
     probabilities = scipy.stats.binom.pmf(wins, n, chance)
-    return float(probabilities[significant].sum())
+    return float(probabilities[is_significant].sum())
 
 
 def _power_of_unequal_wins(largest: float, *, effect: float, n: int, alpha: float) -> float:
@@ -401,12 +407,12 @@ def _power_of_unequal_wins(largest: float, *, effect: float, n: int, alpha: floa
     wins = scipy.stats.binom.ppf(quantiles, n, chance).astype(np.int64)
     # Inverse of the distribution F(x) = 1 - (1 - x / largest)²: (samples, most wins).
     sizes = largest * (1 - np.sqrt(generator.random((int(wins.max()), _SAMPLES)).T))
-    won = np.arange(sizes.shape[1]) < wins[:, None]  # each sample has its number of wins
-    sizes = np.where(won, sizes, 0.0)
+    is_won = np.arange(sizes.shape[1]) < wins[:, None]  # each sample has its number of wins
+    sizes = np.where(is_won, sizes, 0.0)
     sums = (sizes.sum(axis=1), (sizes**2).sum(axis=1), (sizes**3).sum(axis=1))
     means = sums[0] / n
-    below = won & (sizes < means[:, None])
-    squares_below = (np.where(below, sizes - means[:, None], 0.0) ** 2).sum(axis=1)
+    is_below = is_won & (sizes < means[:, None])
+    squares_below = (np.where(is_below, sizes - means[:, None], 0.0) ** 2).sum(axis=1)
     squares_below += (n - wins) * means**2  # of ties, which are 0
     return float(_wins_significant(wins, sums, squares_below, n=n, alpha=alpha).mean())
 
@@ -431,8 +437,8 @@ def _wins_significant(
     means, squares, cubes = (total / n for total in sums)
     variances = np.maximum(0.0, squares - means**2)
     moments = intervals.Moments(
-        means,
-        variances,
+        means=means,
+        variances=variances,
         to_sides=variances - 2 * squares_below / n,  # above the mean, less below it
         # The third central moment: E(x³) - 3 E(x) E(x²) + 2 E(x)³.
         cubes=cubes - 3 * means * squares + 2 * means**3,
