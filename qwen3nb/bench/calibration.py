@@ -247,7 +247,7 @@ def _simulate(question: _Question, seed: int) -> list[Share]:
             label = str(n)
             if question.of_seeds:  # all populations have the same draws
                 entropy = (seed, n)
-                label = f"{n} x {QUERIES}"
+                label = f"{n} x {QUERIES}"  # seeds and queries
             for key, outcomes in _outcomes(question, sample, entropy).items():
                 shares.append(_measured_share(key, label, np.hstack(outcomes)))
     return shares

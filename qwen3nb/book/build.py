@@ -183,7 +183,7 @@ def _jobs_of_own_pages(
         if kind.needs in content:
             parameters = {"tier": tier} if kind.takes_tier else {}
             jobs.append(Job(kind.notebook, parameters, kind.notebook))
-        elif not kind.measures:  # what a page measured stays, another one would be out of date
+        elif not kind.measures:  # a page of an earlier build, which measured nothing itself
             (paths.book_runs() / f"{kind.notebook}.ipynb").unlink(missing_ok=True)
     return jobs
 

@@ -74,7 +74,7 @@ def read_catalog() -> list[PageKind]:
 def page_kind(notebook: str) -> PageKind:
     """Return what a notebook says of its pages, else what this release's says of that name."""
     metadata = _metadata(paths.notebooks() / f"{notebook}.ipynb")
-    if "part" not in metadata:  # such as of an earlier release
+    if "part" not in metadata:  # a copy of an earlier release
         metadata = _released_metadata(notebook)
     try:
         return PageKind(

@@ -186,7 +186,7 @@ def _are_correlated(samples: Sequence[Array], how: str) -> bool:
     # The matrix has the correlation of each pair twice, and that of each part with itself, 1.
     sum_over_pairs = _correlations(samples, how).sum() - parts
     mean_correlation = sum_over_pairs / (2 * pairs)
-    # A correlation of n independent values has the standard error 1 / sqrt(n).
+    # The standard error of a mean of m correlations of n independent values is 1 / sqrt(n m).
     error_if_independent = 1 / math.sqrt(queries * pairs)
     return bool(mean_correlation > _CORRELATED * error_if_independent)
 

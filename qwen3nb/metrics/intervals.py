@@ -338,7 +338,7 @@ def correlation_interval(first: Array, second: Array, *, how: str, level: float)
     clipped = _clipped_correlation(correlation, n)
     # Fisher's z, atanh(r): its error hardly depends on r, and its derivative is 1 / (1 - r²).
     deviation = float(influence.std()) / (1 - clipped**2)
-    normal_deviation = 1.0  # of z in normal data, with the root of n - 3 (Fisher 1921)
+    normal_deviation = 1.0  # in normal data, z has the error 1 / sqrt(n - 3) (Fisher 1921)
     if how == "spearman":
         normal_deviation = math.sqrt(1 + clipped**2 / 2)  # Bonett and Wright 2000
     quantile = float(ndtri((1 + level) / 2))
@@ -369,6 +369,7 @@ def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[flo
     # A value also moves the ranks of the others (Croux and Dehon 2010).
     influence += _rank_influence(a, b)
     influence += _rank_influence(b, a)
+    # Less r times what that changes in the variances of the ranks.
     influence -= clipped * (_rank_influence(a, a) + _rank_influence(b, b))
     return correlation, influence
 
@@ -409,6 +410,7 @@ def _rank_influence(ranks: Array, other: Array) -> Array:
     sum_of_all = sums_of_lowest[-1]
     # Sums over higher ranks, of which equal ones count half, over n.
     means_above = (sum_of_all - (sums_below + sums_up_to) / 2) / n
+    # The ranks came standardised: this is their deviation before.
     deviation_of_ranks = scipy.stats.rankdata(ranks).std()
     scale = n / deviation_of_ranks  # from shares of n to standard deviations
     return np.asarray((means_above - means_above.mean()) * scale)

@@ -335,7 +335,7 @@ class MeanComparison(differences.TaskComparison):
         over_tasks = ranking.paired_over_tasks(self.parts, pairs, shares)
         completed = []
         for difference, of_pair in zip(over_queries, over_tasks, strict=True):
-            on_tasks = np.array(of_pair.on_tasks).reshape(-1, 1)  # (tasks, 1)
+            on_tasks = np.array(of_pair.on_tasks).reshape(-1, 1)  # (tasks, 1), as of one system
             on_groups = ranking.unit_means(on_tasks, shares, groups).ravel()
             completed.append(
                 replace(
@@ -398,7 +398,7 @@ def _mean_comparison(
             query_id = f"{part.task}/{query}"
             ids.append(query_id)
             clusters[query_id] = f"{part.task}/{cluster}"
-    queries, rows = by_id(tuple(ids))
+    queries, rows = by_id(tuple(ids))  # sorted, and where each was
     systems, unranked = ranking.common_systems(parts)
     # Scores are read and scaled only where they are needed.
     columns = {

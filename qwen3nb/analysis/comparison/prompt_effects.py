@@ -244,17 +244,20 @@ def read_prompt_scores() -> list[PromptScores]:
             # The record with a model's own prompts, which those of sets are compared with.
             default = _Default(record.model.identity, record.seed, record.task.key)
             defaults[default] = record
-    by_seed: dict[tuple[str, str, int], list[Result]] = {}
+    records_by_seed: dict[tuple[str, str, int], list[Result]] = {}
     for record in from_oldest(_prompt_records(folder / PROMPTS)):
         if record.main.value is not None and _default_of(record) in defaults:
             key = (record.model.label, record.task.key, record.seed)
-            by_seed.setdefault(key, []).append(record)
-    seeds: dict[tuple[str, str], list[_SeedRecords]] = {}
-    for (label, task, _), records in by_seed.items():
-        of_newest = _records_of_newest(records)  # if a checkpoint was overwritten
+            records_by_seed.setdefault(key, []).append(record)
+    records_of_seeds: dict[tuple[str, str], list[_SeedRecords]] = {}
+    for (label, task, _), records in records_by_seed.items():
+        by_text = _records_of_newest(records)  # of several contents
         default_record = defaults[_default_of(records[-1])]
-        seeds.setdefault((label, task), []).append(_SeedRecords(default_record, of_newest))
-    return [_prompt_scores(label, seeds[label, task]) for label, task in sorted(seeds)]
+        records_of_seeds.setdefault((label, task), []).append(_SeedRecords(default_record, by_text))
+    return [
+        _prompt_scores(label, records_of_seeds[label, task])
+        for label, task in sorted(records_of_seeds)
+    ]
 
 
 class _Default(NamedTuple):
@@ -467,7 +470,7 @@ def superiority(
         return float(_share_higher(first.values[None], second.values[None])[0]), None
     first_scores = first.on(shared).mean(axis=2)  # (n, P), over seeds
     second_scores = second.on(shared).mean(axis=2)
-    prompts, other_prompts = first_scores.shape[1], second_scores.shape[1]
+    first_count, second_count = first_scores.shape[1], second_scores.shape[1]
     # Both models' prompts are columns of one table: each resample draws the same queries for all.
     means, resampled_means = resampling.resampled_means(
         np.concatenate([first_scores, second_scores], axis=1),
@@ -477,11 +480,11 @@ def superiority(
 
     def share_of_first(rows: Array) -> Array:
         """Of rows of means with the first's prompts, then those of the second."""
-        return _share_higher(rows[:, :prompts], rows[:, prompts:])
+        return _share_higher(rows[:, :first_count], rows[:, first_count:])
 
     probability = float(share_of_first(means[None])[0])
     over_queries = resampling.percentile_interval(share_of_first(resampled_means), level=LEVEL)
-    over_prompts = score_interval(probability, prompts, other_prompts)
+    over_prompts = score_interval(probability, first_count, second_count)
     return probability, _in_quadrature(probability, over_queries, over_prompts)
 
 

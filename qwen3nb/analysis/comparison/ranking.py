@@ -103,10 +103,10 @@ def rank_systems(
     tasks = [matrix.task for matrix in matrices]
     shares = _shares(matrices, weights)
     scores = [matrix.scores_of(systems) for matrix in matrices]
-    on_tasks = np.array([_exact_means(scores_on_task) for scores_on_task in scores])  # (T, S)
-    means = shares @ on_tasks  # (S,)
+    means_on_tasks = np.array([_exact_means(scores_on_task) for scores_on_task in scores])  # (T, S)
+    means = shares @ means_on_tasks  # (S,)
     # Tasks of one group are a single unit; by default each is its own.
-    on_units = unit_means(on_tasks, shares, units or tasks)
+    means_on_units = unit_means(means_on_tasks, shares, units or tasks)
     if not p_values:
         seeds = [resampling.draw_seed(seed, matrix.unit_names) for matrix in matrices]
         # Sampling units: queries, or clusters of them.
@@ -117,12 +117,12 @@ def rank_systems(
         _, p_values = mean_p_values(units_of_tasks, seeds, shares, n_resamples=n_resamples)
     differ = _differing_pairs(matrices, systems, p_values, shares)
     return Ranking(
-        standings=tuple(_standings(systems, means, on_units, differ, seed)),
+        standings=tuple(_standings(systems, means, means_on_units, differ, seed)),
         tasks=tuple(tasks),
         left_out=left_out_notes(unranked, matrices),
         unranked={system: tuple(missing) for system, missing in unranked.items()},
         queries=tuple(len(matrix.queries) for matrix in matrices),
-        units=len(on_units),
+        units=len(means_on_units),
         name=name,
         family=len(p_values),
         correction=correction,
@@ -163,27 +163,31 @@ def _differing_pairs(
 
 
 def _standings(
-    systems: Sequence[str], means: Array, on_units: Array, differ: NDArray[np.bool_], seed: int
+    systems: Sequence[str],
+    means: Array,
+    means_on_units: Array,
+    differ: NDArray[np.bool_],
+    seed: int,
 ) -> Iterator[Standing]:
     """Yield the systems from the best to the worst."""
     best_first = [int(row) for row in np.argsort(-means, kind="stable")]
     groups = tie_groups(best_first, differ)
     has_higher_mean = means[:, None] > means  # (S, S), at [i, j]: whether i is above j
     is_better = differ & has_higher_mean
-    borda = borda_ranks(on_units)
-    shares_first = _shares_first(on_units, seed=seed)
-    has_many_tasks = len(on_units) >= FEWEST_TASKS
+    borda = borda_ranks(means_on_units)
+    shares_first = _shares_first(means_on_units, seed=seed)
+    has_many_tasks = len(means_on_units) >= FEWEST_TASKS
     for row in best_first:
-        better = int(is_better[:, row].sum())  # systems that are significantly better
-        worse = int(is_better[row].sum())  # systems that this one is better than
+        number_better = int(is_better[:, row].sum())  # systems that are significantly better
+        number_worse = int(is_better[row].sum())  # systems that this one is better than
         yield Standing(
             system=systems[row],
             mean=float(means[row]),
             rank=1 + int(has_higher_mean[:, row].sum()),
-            rank_interval=(1 + better, len(systems) - worse),
+            rank_interval=(1 + number_better, len(systems) - number_worse),
             groups=tuple(number for number, group in enumerate(groups, 1) if row in group),
             borda=borda[row],
-            like_these=on_tasks_like_these(on_units[:, row]),
+            like_these=on_tasks_like_these(means_on_units[:, row]),
             first=shares_first[row] if has_many_tasks else None,
         )
 

@@ -138,7 +138,7 @@ def _fingerprint_of_means(scores: Sequence[Score]) -> _Fingerprint | None:
     """Return the means of a run without scores per query; None if they are too few."""
     means = {}
     for score in scores:
-        if score.value and not score.per_query:
+        if score.value and not score.per_query:  # means of 0 may well be equal
             means[score.task] = score.value
     if len(means) < _FEWEST_TASKS:
         return None

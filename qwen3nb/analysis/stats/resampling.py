@@ -52,7 +52,7 @@ _BLOCK = 2_000_000  # counts held at once: 16 MB
 _FEWEST_FLIPS, _MOST_FLIPS = 256, 2048  # in a block
 _MOST_INT16 = 1 << 16
 _BITS_OF_SUMS = 51  # of the 53 of a float64: sums and their differences are exact
-_LARGEST_SCALE = 1000  # so that the smallest scores do not overflow
+_MOST_FRACTION_BITS = 1000  # so that the smallest scores do not overflow
 # Share of the lengths of two columns below which their distance is not from products.
 _CANCELLING = 1e-4
 _MOST_BITS = 32  # of a number that is a sign flip of all queries
@@ -77,8 +77,8 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
     A resample equal to the sample has exactly its means.
     """
     n, systems = scores.shape
-    scale = _scale(scores)
-    exact_scores = _fixed_point(scores, scale)  # whole numbers, whose sums are exact
+    fraction_bits = _fraction_bits(scores)
+    exact_scores = _fixed_point(scores, fraction_bits)  # whole numbers, whose sums are exact
     generator = np.random.default_rng(seed)
     sums = np.empty((n_resamples, systems))
     resamples_at_once = max(1, _BLOCK // n)
@@ -86,8 +86,8 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
         block = sums[start : start + resamples_at_once]
         counts = _draw_counts(generator, len(block), n)
         block[:] = counts @ exact_scores  # (resamples, n) by (n, S)
-    sample_means = _from_fixed_point(exact_scores.sum(axis=0), scale) / n
-    means = _from_fixed_point(sums, scale) / n
+    sample_means = _from_fixed_point(exact_scores.sum(axis=0), fraction_bits) / n
+    means = _from_fixed_point(sums, fraction_bits) / n
     return sample_means, means
 
 
@@ -142,13 +142,13 @@ def max_t_p_values(
     if not len(pairs):
         return [], []
     flips = _SignFlips.of(len(scores), n_resamples, seed)
-    scale = _scale(scores, largest)
-    ordered = _OrderedPairs.of(scores, scale, np.array(pairs, dtype=np.intp))
-    counts = _count_extreme(ordered, flips, scores, scale)
+    fraction_bits = _fraction_bits(scores, largest)
+    ordered = _OrderedPairs.of(scores, fraction_bits, np.array(pairs, dtype=np.intp))
+    counts = _count_extreme(ordered, flips, scores, fraction_bits)
     if flips.is_complete:
         p_values = counts / flips.count
     else:
-        smallest = _smallest_p_values(ordered, scores, scale, flips.count)
+        smallest = _smallest_p_values(ordered, scores, fraction_bits, flips.count)
         # The sample itself is one more flip, so that no p-value is 0 (Phipson and Smyth 2010).
         with_sample = (counts + 1) / (flips.count + 1)
         p_values = np.maximum(with_sample, smallest)  # (2, pairs)
@@ -159,10 +159,12 @@ def max_t_p_values(
     return ordered.unsorted(raw), ordered.unsorted(adjusted)
 
 
-def _smallest_p_values(pairs: _OrderedPairs, scores: Array, scale: int, flips: int) -> Array:
+def _smallest_p_values(
+    pairs: _OrderedPairs, scores: Array, fraction_bits: int, flips: int
+) -> Array:
     """Return the smallest p-value that each pair can have: 2 / 2^m, if it differs on m queries."""
     enough = flips.bit_length() + 1  # of more queries, the smallest is below 1 / flips
-    differing = _count_differing(scores, scale, pairs.first, pairs.second, enough=enough)
+    differing = _count_differing(scores, fraction_bits, pairs.first, pairs.second, enough=enough)
     return np.minimum(1.0, np.ldexp(2.0, -differing))
 
 
@@ -202,16 +204,16 @@ class _OrderedPairs:
     total: Array  # sum of the scores of each system
 
     @classmethod
-    def of(cls, scores: Array, scale: int, pairs: NDArray[np.intp]) -> _OrderedPairs:
+    def of(cls, scores: Array, fraction_bits: int, pairs: NDArray[np.intp]) -> _OrderedPairs:
         """Order the pairs (P, 2) of columns by their statistics."""
         n = len(scores)
         first, second = pairs.T  # columns of scores
         every_query = np.full((1, n // 8 + 1), 255, np.uint8)  # packed bits, all 1
-        (total,) = _sums(every_query, scores, scale)
+        (total,) = _sums(every_query, scores, fraction_bits)
         # Each of 2n scores was rounded by up to half a unit, on both sides.
         most_rounding = 2.0 * n
         differences = np.abs(total[first] - total[second]) - most_rounding
-        distances = _distances(scores, scale, first, second)
+        distances = _distances(scores, fraction_bits, first, second)
         # The statistic is the difference over the root of its sum of squares; 0 if it has none.
         weights = np.divide(1.0, distances, out=np.zeros(len(distances)), where=distances > 0)
         statistics = differences * weights
@@ -271,7 +273,7 @@ class _OrderedPairs:
 
 
 def _count_extreme(
-    pairs: _OrderedPairs, flips: _SignFlips, scores: Array, scale: int
+    pairs: _OrderedPairs, flips: _SignFlips, scores: Array, fraction_bits: int
 ) -> NDArray[np.int64]:
     """Count the flips that are as extreme as the sample, in blocks on all cores."""
     flips_at_once = _BLOCK // flips.n  # a block has a coin for each query of each flip
@@ -281,7 +283,7 @@ def _count_extreme(
         count = min(flips_at_once, flips.count - start)
         stays = flips.coins(start, count)
         # The sum with flipped signs is that of the scores that stay, less that of the others.
-        flipped_sums = 2 * _sums(stays, scores, scale) - pairs.total
+        flipped_sums = 2 * _sums(stays, scores, fraction_bits) - pairs.total
         # One row per system, contiguous, because pairs subtract whole rows.
         return pairs.count_extreme(np.ascontiguousarray(flipped_sums.T))
 
@@ -293,22 +295,27 @@ def _count_extreme(
 
 
 def _count_differing(
-    scores: Array, scale: int, first: NDArray[np.intp], second: NDArray[np.intp], *, enough: int
+    scores: Array,
+    fraction_bits: int,
+    first: NDArray[np.intp],
+    second: NDArray[np.intp],
+    *,
+    enough: int,
 ) -> NDArray[np.intp]:
     """Count the queries on which each pair of systems differs, up to rounding.
 
     Counts above ``enough`` may be too small, but are above it.
     """
     counts = np.zeros(len(first), dtype=np.intp)  # by pair
-    uncounted = np.arange(len(first))  # pairs that differ on no more than enough so far
-    for score_rows in _fixed_point_blocks(scores, scale, rows=_COUNTED_PAIRS):
-        for start in range(0, len(uncounted), _COUNTED_PAIRS):
-            pairs = uncounted[start : start + _COUNTED_PAIRS]
+    pairs_to_count = np.arange(len(first))  # those that differ on no more than enough so far
+    for score_rows in _fixed_point_blocks(scores, fraction_bits, values_per_query=_COUNTED_PAIRS):
+        for start in range(0, len(pairs_to_count), _COUNTED_PAIRS):
+            pairs = pairs_to_count[start : start + _COUNTED_PAIRS]
             differences = score_rows[:, first[pairs]] - score_rows[:, second[pairs]]
             is_different = np.abs(differences) > _ROUNDING_UNITS
             counts[pairs] += np.count_nonzero(is_different, axis=0)
-        uncounted = uncounted[counts[uncounted] <= enough]  # of the others, it is known enough
-        if not len(uncounted):
+        pairs_to_count = pairs_to_count[counts[pairs_to_count] <= enough]
+        if not len(pairs_to_count):
             break
     return counts
 
@@ -320,12 +327,12 @@ def _blas() -> Any:
 
 
 def _distances(
-    scores: Array, scale: int, first: NDArray[np.intp], second: NDArray[np.intp]
+    scores: Array, fraction_bits: int, first: NDArray[np.intp], second: NDArray[np.intp]
 ) -> Array:
     """Return the Euclidean distance of each pair of columns of fixed-point scores (n, S)."""
     systems = scores.shape[1]
     products = np.zeros((systems, systems))
-    for score_rows in _fixed_point_blocks(scores, scale, rows=systems):
+    for score_rows in _fixed_point_blocks(scores, fraction_bits, values_per_query=systems):
         score_rows -= score_rows.mean(axis=1, keepdims=True)  # which changes no distance
         products += score_rows.T @ score_rows
     # |a - b|² = |a|² + |b|² - 2 ab
@@ -334,7 +341,7 @@ def _distances(
     squared_distances = sums_of_squares - 2 * products[first, second]
     # Of nearly equal columns, the digits cancel: these are subtracted first, then squared.
     for pair in np.flatnonzero(squared_distances < _CANCELLING * sums_of_squares):
-        both_columns = _fixed_point(scores[:, [first[pair], second[pair]]], scale)
+        both_columns = _fixed_point(scores[:, [first[pair], second[pair]]], fraction_bits)
         differences = np.diff(both_columns)
         squared_distances[pair] = np.vdot(differences, differences)
     return np.sqrt(squared_distances)
@@ -352,31 +359,33 @@ def percentile_interval(means: Array, *, level: float) -> Interval:
     return float(low), float(high)
 
 
-def _scale(scores: Array, largest: float = 0.0) -> int:
+def _fraction_bits(scores: Array, largest: float = 0.0) -> int:
     """Return the exponent of the unit of fixed-point scores, in which sums are exact."""
     highest, lowest = float(scores.max(initial=0.0)), float(scores.min(initial=0.0))
     largest_sum = len(scores) * max(largest, highest, -lowest)
     if not largest_sum:
         return _BITS_OF_SUMS
     _, exponent = np.frexp(largest_sum)  # the sum is below 2^exponent
-    return min(_BITS_OF_SUMS - int(exponent), _LARGEST_SCALE)
+    return min(_BITS_OF_SUMS - int(exponent), _MOST_FRACTION_BITS)
 
 
-def _fixed_point(scores: Array, scale: int) -> Array:
-    """Scores as integer multiples of 2^-scale."""
-    exact: Array = np.ldexp(scores, scale)
+def _fixed_point(scores: Array, fraction_bits: int) -> Array:
+    """Scores as integer multiples of 2^-``fraction_bits``."""
+    exact: Array = np.ldexp(scores, fraction_bits)
     return np.rint(exact, out=exact)
 
 
-def _from_fixed_point(values: Array, scale: int) -> Array:
-    return np.asarray(np.ldexp(values, -scale))
+def _from_fixed_point(values: Array, fraction_bits: int) -> Array:
+    return np.asarray(np.ldexp(values, -fraction_bits))
 
 
-def _fixed_point_blocks(scores: Array, scale: int, *, rows: int) -> Iterator[Array]:
-    """Yield fixed-point scores by multiples of 8 queries, of which ``rows`` counts are a block."""
-    step = 8 * max(1, _BLOCK // (8 * rows))
+def _fixed_point_blocks(
+    scores: Array, fraction_bits: int, *, values_per_query: int
+) -> Iterator[Array]:
+    """Yield fixed-point scores by multiples of 8 queries, so many that their values fit a block."""
+    step = 8 * max(1, _BLOCK // (8 * values_per_query))
     for start in range(0, len(scores), step):
-        yield _fixed_point(scores[start : start + step], scale)
+        yield _fixed_point(scores[start : start + step], fraction_bits)
 
 
 def _coins(seed: Seed, start: int, count: int, n: int) -> NDArray[np.uint8]:
@@ -398,12 +407,14 @@ def _every_flip(start: int, count: int, n: int) -> NDArray[np.uint8]:
     return numbers.astype(">u4").view(np.uint8).reshape(count, 4)
 
 
-def _sums(coins: NDArray[np.uint8], scores: Array, scale: int) -> Array:
+def _sums(coins: NDArray[np.uint8], scores: Array, fraction_bits: int) -> Array:
     """Sums of the fixed-point scores whose coin is 1: (count, S), exact in any order."""
     systems = scores.shape[1]
     sums = np.zeros((len(coins), systems))
     first_query = 0
-    for score_rows in _fixed_point_blocks(scores, scale, rows=max(len(coins), systems)):
+    for score_rows in _fixed_point_blocks(
+        scores, fraction_bits, values_per_query=max(len(coins), systems)
+    ):
         first_byte = first_query // 8  # a byte has the coins of 8 queries
         coins_of_rows = np.unpackbits(coins[:, first_byte:], axis=1, count=len(score_rows))
         sums += coins_of_rows.astype(np.float64) @ score_rows  # (flips, rows) by (rows, S)

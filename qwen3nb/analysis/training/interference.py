@@ -84,7 +84,7 @@ class Group:
             return ""
         parts = {kind: in_words(names) for kind, names in self.averaged.items()}
         distinct = {frozenset(names) for names in self.averaged.values()}
-        if len(parts) > 1 and len(distinct) == 1:
+        if len(parts) > 1 and len(distinct) == 1:  # the same data sets for both
             words = next(iter(parts.values()))
             return f"{self.metric} on {words} for both tasks"
         words = "; on ".join(f"{words} for {kind}" for kind, words in parts.items())
