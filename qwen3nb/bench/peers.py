@@ -199,6 +199,7 @@ def _onnx(model: _Traced, *, int8: bool) -> States:
             dynamo=False,  # by tracing
             input_names=names,
             output_names=[_STATES],
+            # A graph for any number of texts and tokens, not only those of the example.
             dynamic_axes={name: {0: "texts", 1: "tokens"} for name in (*names, _STATES)},
         )
         if int8:

@@ -125,6 +125,6 @@ def pages_of(kinds: Sequence[PageKind], folder: Path) -> list[tuple[PageKind, li
     for file, notebook in run_pages(folder).items():
         by_notebook.setdefault(notebook, []).append(file)
     groups = [(kind, by_notebook.pop(kind.notebook, [])) for kind in kinds]
-    for notebook, files in by_notebook.items():
+    for notebook, files in by_notebook.items():  # what the catalog does not have
         groups.append((PageKind(notebook), files))
     return [(kind, files) for kind, files in groups if files]

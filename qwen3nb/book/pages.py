@@ -202,14 +202,14 @@ class _Ids:
 
 def _numbered(file: Path, text: str) -> _BuiltPage:
     """Return a page with its figures and tables numbered."""
-    text = _MARKS.sub("", text)
+    text = _MARKS.sub("", text)  # numbers of an earlier build
     ids = _Ids(set(_ID.findall(text)))
     counts: Counter[str] = Counter()
     numbers: dict[str, str] = {}
     parts = []
     copied_to = 0  # position in the text up to which parts hold it
     for start in _START.finditer(text):
-        kind, prefix = _KINDS[start["tag"]]
+        kind, prefix = _KINDS[start["tag"]]  # such as "Table" and "tab"
         caption = _caption(text, start)
         if caption is not None:
             counts[kind] += 1  # only what has a caption is numbered

@@ -62,7 +62,7 @@ def _macro_f1(values: Array) -> Array:
         hits = is_label.all(axis=2).sum(axis=1)
         # F1 = 2 hits / (true + predicted)
         f1_sums += 2 * hits / np.maximum(true_or_predicted, 1)
-        class_counts += true_or_predicted > 0
+        class_counts += true_or_predicted > 0  # another class has no F1 in this sample
     return np.asarray(f1_sums / class_counts)
 
 

@@ -343,6 +343,7 @@ def common_revision(records: Sequence[Result]) -> str:
     for record in records:
         finished.setdefault(str(record.task.revision), []).append(record.finished)
 
+    # Times are texts of the ISO format, of which the latest is the largest.
     def frequency_and_age(revision: str) -> tuple[int, str]:
         return len(finished[revision]), max(finished[revision])
 

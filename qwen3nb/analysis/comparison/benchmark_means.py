@@ -357,7 +357,7 @@ def _scaled(
         # Summed over this task and divided by all rows, its mean counts by its share.
         scale = share * len(rows) / len(part.queries)
         scaled.append(part.column(system) * scale)
-    return np.concatenate(scaled)[rows]
+    return np.concatenate(scaled)[rows]  # in the order of the sorted ids
 
 
 def mean_comparisons(

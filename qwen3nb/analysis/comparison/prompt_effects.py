@@ -224,7 +224,7 @@ class PromptScores:
         scores = []
         for records_of_prompt in self.records:
             columns = [np.empty(0) for _ in records_of_prompt]
-            if queries:
+            if queries:  # else no scores have to be read
                 columns = [scores_by(self.metric, each).on(queries) for each in records_of_prompt]
             scores.append(columns)
         # From (P, S, n) to (n, P, S).

@@ -91,6 +91,7 @@ def record_scores(result: Result, *, source: str, folder: str) -> list[Score]:
     training: dict[str, Any] = {}
     if result.training is not None:
         training = result.training.stated()
+    # How the model was used, such as ``mean, 512, float32, None``.
     use = ", ".join(str(settings.get(name)) for name in _OPTIONS_OF_USE)
     scores = []
     for name, metric in result.metrics.items():

@@ -184,7 +184,7 @@ def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> T
     """
     differences = _differences(a, b)
     n = len(differences)
-    if not differences.any():
+    if not differences.any():  # the two systems are equal
         return TestResult(statistic=0.0, p_value=1.0, n=n)
     units = resampling.cluster_values(differences, cluster)
     if len(units) == 1:
@@ -314,7 +314,7 @@ def _would_show(differences: Array, queries: int, *, margin: float, level: float
     # The interval of the same differences, if there were so many queries.
     (ends,) = intervals.difference_intervals(differences[None], level=level, queries=queries)
     deviation = float(differences.std(ddof=1))
-    if ends is None or not deviation:
+    if ends is None or not deviation:  # without spread, all samples are alike
         return intervals.within(ends, margin)
     error = deviation / math.sqrt(queries)
     # The mean may rise, or fall, until one of the ends is at the margin.
@@ -443,7 +443,7 @@ def _wins_significant(
         # The third central moment: E(x³) - 3 E(x) E(x²) + 2 E(x)³.
         cubes=cubes - 3 * means * squares + 2 * means**3,
     )
-    ones = np.ones(len(wins))
+    ones = np.ones(len(wins))  # differences are from -1 to 1
     lower, _ = intervals.widened_ends(moments, -ones, ones, level=resampling.LEVEL, queries=n)
     # Of 2^wins sign flips, two are as extreme: all signs alike.
     p_values = np.ldexp(2.0, -wins)
