@@ -370,7 +370,7 @@ def _fraction_bits(scores: Array, largest: float = 0.0) -> int:
 
 
 def _fixed_point(scores: Array, fraction_bits: int) -> Array:
-    """Scores as integer multiples of 2^-``fraction_bits``."""
+    """Scores as integer multiples of ``2^-fraction_bits``."""
     exact: Array = np.ldexp(scores, fraction_bits)
     return np.rint(exact, out=exact)
 
