@@ -201,7 +201,7 @@ def _missing_length(
 
     0 where values spread over more than `_NARROW_SPREAD` of the way to the bound.
     """
-    # Twice the part of the variance on this side, as of values that are symmetric.
+    # The variance if the other side were like this one: twice the part on this side.
     mean_square = moments.variances + sign * moments.to_sides
     deviations_of_side = np.sqrt(np.maximum(0.0, mean_square))
     spread = np.minimum(_sample_deviations(moments, n), deviations_of_side)

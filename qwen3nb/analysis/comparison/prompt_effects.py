@@ -251,7 +251,8 @@ def read_prompt_scores() -> list[PromptScores]:
             records_by_seed.setdefault(key, []).append(record)
     records_of_seeds: dict[tuple[str, str], list[_SeedRecords]] = {}
     for (label, task, _), records in records_by_seed.items():
-        by_text = _records_of_newest(records)  # of several contents
+        # Of a checkpoint that was overwritten, the newest content counts.
+        by_text = _records_of_newest(records)
         default_record = defaults[_default_of(records[-1])]
         records_of_seeds.setdefault((label, task), []).append(_SeedRecords(default_record, by_text))
     return [
