@@ -59,11 +59,13 @@ def _read_header(file: Path) -> tuple[int, int, int]:
     with file.open("rb") as handle:
         try:
             major, _ = np.lib.format.read_magic(handle)
+            # A function for each version of the format.
             read_header: Any = getattr(np.lib.format, f"read_array_header_{major}_0")
             shape, column_major, dtype = read_header(handle)
         except (ValueError, AttributeError, TypeError, SyntaxError, TokenError) as error:
             raise ValueError(f"{file} is not a .npy file ({error})") from None
         offset = handle.tell()
+    # ``<f4``: float32, its lowest byte first.
     if len(shape) != 2 or column_major or dtype != np.dtype("<f4"):
         raise ValueError(f"{file}: expected float32 (N, D) in C order; got {dtype} {shape}")
     return shape[0], shape[1], offset
@@ -73,7 +75,7 @@ def read_blocks(file: Path, size: int) -> Iterator[Floats]:
     """Yield blocks (size, D) of a .npy file of float32 (N, D); raise ValueError for any other."""
     rows, dimension, offset = _read_header(file)
     message = f"{file} is truncated: expected {rows} rows of {dimension} float32"
-    if file.stat().st_size < offset + 4 * rows * dimension:
+    if file.stat().st_size < offset + 4 * rows * dimension:  # 4 bytes of a float32
         raise ValueError(message)
     with file.open("rb", buffering=0) as handle:
         handle.seek(offset)

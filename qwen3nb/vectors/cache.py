@@ -116,6 +116,7 @@ def cache_limit(folder: Path) -> int:
             return parse_size(text)
         except ValueError as error:
             raise ValueError(f"{LIMIT}: {error}") from None
+    # By default, half of the disk that is free or has vectors already.
     stored = sum(cache.bytes for cache in list_caches(folder))
     return (stored + free_disk(folder)) // 2
 
@@ -126,13 +127,14 @@ class Segment:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.keys_file = file.with_suffix(".keys")
-        self.dimension = 0
+        self.dimension = 0  # of a file with another name
         self.dtype = _dtype(half=False)
         match = _SEGMENT_NAME.fullmatch(file.name)
         if match:
             self.dimension = int(match["dimension"])
             self.dtype = _dtype(half=bool(match["half"]))
         self.row_bytes = self.dtype.itemsize * self.dimension
+        # The folder is the model's identity: another model's rows fail their checksums here.
         self._seed = np.uint32(crc32(file.parent.name.encode()))
         self._entries: Entries = np.empty(0, dtype=np.uint64)
 
@@ -143,9 +145,10 @@ class Segment:
         return max(0, min(MOST_ROWS, vectors, keys))
 
     def candidates(self, wanted_keys: Entries) -> tuple[Rows, Rows]:
-        """Return rows that may have the keys ``wanted``, ascending, and their positions in it."""
+        """Return rows that may have the wanted keys, ascending, and the positions of these."""
         self._index_new_rows()
         # Entries are sorted, and the row is in their last bits: those of a key follow each other.
+        # From the first possible entry of a key to the last, whose bits of the row are all 1.
         starts = np.searchsorted(self._entries, wanted_keys)
         ends = np.searchsorted(self._entries, wanted_keys | _ROW_BITS, side="right")
         entries = self._entries[_ranges(starts, ends)]
@@ -235,6 +238,7 @@ class Segment:
         """Delete both files unless a process is writing them; return whether they were deleted."""
         try:
             with self.file.open("r+b", buffering=0) as handle:
+                # Where locks are unsupported, `lock` returns None: nobody is known to write.
                 is_being_written = lock(handle.fileno()) is False
                 if is_being_written:
                     return False
@@ -329,6 +333,7 @@ class SegmentWriter:
         """
         prefix = f"{_machine()}-"
         ending = f"-{dimension}.npy"
+        # Such as ``0a1b2c3d-4e5f6071-384h.npy``: machine, random digits, dimension.
         if half:
             ending = f"-{dimension}h.npy"
         for segment in find_segments(folder):
@@ -339,6 +344,7 @@ class SegmentWriter:
                     return writer
         segment = Segment(folder / f"{prefix}{secrets.token_hex(4)}{ending}")
         handle = segment.file.open("x+b", buffering=0)
+        # Without locks it stays unlocked, but then no other writer continues it.
         lock(handle.fileno())
         segment.keys_file.touch()
         sync_folder(folder)
@@ -457,11 +463,11 @@ class EmbeddingCache:
     def _fill(self, keys: Keys, vectors: Floats, is_filled: Bools) -> None:
         self._find_segments()
         is_damaged = np.zeros(len(keys), dtype=bool)
-        by_key = np.argsort(_first_bits(keys))
+        by_key = np.argsort(_first_bits(keys))  # rows of `keys`, in the order of a segment's index
         for segment in self._segments.values():
             if segment.dimension != vectors.shape[1]:
                 continue
-            unfilled = by_key[~is_filled[by_key]]
+            unfilled = by_key[~is_filled[by_key]]  # sorted keys are found faster
             with contextlib.suppress(FileNotFoundError):  # removed in the meantime
                 rows, positions = segment.candidates(_first_bits(keys[unfilled]))
                 if len(rows) == 0:
@@ -474,6 +480,7 @@ class EmbeddingCache:
                     has_key = (stored.keys == keys[target]).all(axis=1)
                     _copy_rows(stored, stored.is_sound & has_key, target, vectors, is_filled)
                 _note_use(segment.file)
+        # A damaged row may have a sound copy in another segment.
         number = int((is_damaged & ~is_filled).sum())
         if number:
             log.warning("%s: %d damaged vectors will be computed again", self.folder, number)
@@ -543,11 +550,13 @@ class EmbeddingCache:
                 f"{reserve / 1e9:.2f} GB are reserved"
             )
         has_exact_limit = bool(os.environ.get(LIMIT))
+        # The default limit is approximate, so one check per open segment is enough.
         was_checked = self._writer is not None
         if was_checked and not has_exact_limit:
             return
         import psutil
 
+        # Never in the future, even if the clock was set back since.
         process_start = min(float(psutil.Process().create_time()), time.time())
         allowed = self.limit - size
         bytes_left = shrink(folder, to=allowed, before=process_start)
@@ -642,10 +651,10 @@ def shrink(folder: Path, *, to: int, before: float | None = None) -> int:
     for file in sorted(statuses, key=lambda file: statuses[file].st_mtime):
         status = statuses[file]
         is_used = before is not None and status.st_mtime >= before
-        if total <= to or is_used:
+        if total <= to or is_used:  # by time: all later files are in use, too
             break
         is_segment = _SEGMENT_NAME.fullmatch(file.name) is not None
-        has_segment = file.with_suffix(".npy") in statuses
+        has_segment = file.with_suffix(".npy") in statuses  # keys go with their vectors
         if is_segment:
             if Segment(file).remove():
                 keys_file = file.with_suffix(".keys")

@@ -147,6 +147,7 @@ def encode_to_file(
     advance = advance or bar.update
     options["show_progress_bar"] = False  # one bar for all texts
     with new_file(file, replace=replace) as handle, bar:
+        # A header has a fixed length, so the number of rows can be written last.
         handle.write(npy_header(0, encoder.dimension))
         for vectors in encode_blocks(encoder, texts, size=AT_ONCE, start=start, **options):
             write_all(vectors, handle)

@@ -160,6 +160,7 @@ def cut_texts(
         raise ValueError(f"{source}: parts are read by their position; unpack it for --shards")
     texts = check_texts(source)
     number_of_parts = shards or max(at_least, math.ceil(texts / TEXTS_PER_SHARD))
+    # Parts begin where blocks of the encoder do.
     firsts = _first_texts(texts, number_of_parts, grain=encode_file.AT_ONCE)
     input_digest = hashlib.sha256()
     parts: list[Shard] = []
@@ -198,7 +199,7 @@ def _cut_shard(
     texts: int,
     input_digest: hashlib._Hash,
 ) -> Shard:
-    """Read the lines of the next part; add them to the digest of the ``whole`` input, too."""
+    """Read the lines of the next part; add them to the digest of the whole input, too."""
     digest = hashlib.sha256()
     offset = handle.tell()
     for line in lines_of(handle, texts):
@@ -232,7 +233,7 @@ def start_shards(folder: Path, cuts: Cuts, model: ShardModel) -> ShardedVectors:
     """
     new_plan = ShardedVectors(cuts.source, model, cuts.shards)
     if not (folder / PLAN).is_file():
-        new_plan.write(folder / PLAN, replace=False)
+        new_plan.write(folder / PLAN, replace=False)  # another process may be faster
     plan = read_shards(folder / PLAN)
     if plan.model != model:
         raise ValueError(
@@ -248,6 +249,7 @@ def start_shards(folder: Path, cuts: Cuts, model: ShardModel) -> ShardedVectors:
     except ValueError as error:
         log.warning("%s; it is written again", error)
         return plan
+    # A finished folder has a manifest, with the digests of its parts.
     digests = {shard.file: shard.sha256 for shard in manifest.shards}
     shards = [replace(shard, sha256=digests.get(shard.file, "")) for shard in plan.shards]
     return replace(plan, shards=tuple(shards))
@@ -275,10 +277,11 @@ def encode_shard(
     """
     file = folder / shard.file
     if file.exists():
+        # A part that is incomplete, or not the one in the manifest, is moved aside.
         with suppress(ValueError):
             vectors.check(shard, folder)
             digest = sha256_file(file)
-            if shard.sha256 in ("", digest):
+            if shard.sha256 in ("", digest):  # empty: not in a manifest yet
                 advance(shard.texts)
                 return digest, True
         file.replace(file.with_name(f"{file.name}.damaged"))

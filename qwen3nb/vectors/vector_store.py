@@ -104,7 +104,7 @@ def stored_vectors(
     if limit is None:
         limit = available_memory() // 4
     shape = (total, encoder.dimension)
-    if 4 * total * encoder.dimension <= limit:
+    if 4 * total * encoder.dimension <= limit:  # 4 bytes of a float32
         yield VectorStore.of(_in_memory(blocks, shape))
     else:
         with _in_file(blocks, shape) as store:
