@@ -146,6 +146,7 @@ def details_of(config: Mapping[str, Any]) -> dict[str, Any]:
     details: dict[str, Any] = {"options": options, "data": {}, "search": {}, "files": {}}
     details |= {"training": None, "prompt": None, "top": None}
     training = options.get("training")
+    # An option may be called so, too, but it has other fields.
     is_training = isinstance(training, Mapping) and set(training) <= set(_TRAINING_FIELDS)
     if is_training:
         details["training"] = options.pop("training")

@@ -340,6 +340,7 @@ class Result:
         """
         path = self.path(folder)
         content = {"schema": SCHEMA, **_fields_without_rows(self)}
+        # Raises an error for what could not be read back.
         _checked(json.loads(json.dumps(content)), path.name, per_query={})
         _refuse_secrets(content, path)
         with exclusive_lock(path):
@@ -380,7 +381,7 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
         check_file(file)
         value = read_json(file)
         return _record_of(value, file), value
-    except ResultError:
+    except ResultError:  # is a ValueError, but its message says all
         raise
     except OSError as error:
         raise ResultError(f"{file}: cannot be read ({error.strerror or error})") from None
@@ -393,6 +394,7 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
 
 def _record_of(value: Any, file: Path) -> Result:
     """Return the record in a JSON value, of any schema, that was read from ``file``."""
+    # For the error, if it is no object: its type.
     schema: object = type(value).__name__
     if isinstance(value, dict):
         schema = value.get("schema")
@@ -468,9 +470,11 @@ def _fields_without_rows(result: Result) -> dict[str, Any]:
     fields = asdict(replace(result, per_query={}, top=None))
     for name in ("per_query", "top", "checksum", "place"):
         del fields[name]
+    # Facts that are not known are left out.
     for name in ("data", "search", "files"):
         fields[name] = stated(getattr(result, name))
     task = fields["task"]
+    # Older records have no such field.
     for name in ("clusters", "substitute"):
         if not task[name]:
             del task[name]
@@ -547,7 +551,9 @@ def used_again(record: Path, digest: str) -> None:
     place_by_entry = places(base)
     entry = in_list(file, digest)
     own_place = place_by_entry.get(entry, 0)
+    # Listed again only if another record of the label was written or used since.
     for other_entry, place in place_by_entry.items():
+        # Of ``<path> <checksum>``.
         path, _, _ = other_entry.rpartition(" ")
         if path in others and place > own_place:
             with suppress(OSError):  # a study that cannot be written can be read
@@ -559,6 +565,7 @@ def _records_under_label(file: Path) -> set[str]:
     """Return the paths of other records with the label, seed and task of a record."""
     base = file.parents[2]
     label = _label_of(file)
+    # As in ``<label>-<identity>/seed_<n>/<task>.json``; a longer label may match, too.
     pattern = f"{glob.escape(label)}-*/{file.parent.name}/{glob.escape(file.name)}"
     paths_of_others = set()
     for other in base.glob(pattern):

@@ -123,6 +123,7 @@ def released(name: str) -> Results:
     given_folder = Path(name).expanduser()
     possible_folders = [given_folder]
     if paths.find_root():
+        # Within a study, the name of a release comes before a folder.
         possible_folders.insert(0, paths.releases() / name)
     for folder in possible_folders:
         if (folder / _FILE).is_file():
@@ -186,6 +187,7 @@ def _copy(
         if has_other_suffix or first_folder in leave:
             continue
         copy.parent.mkdir(parents=True, exist_ok=True)
+        # Never changed, so a hard link is as good as a copy.
         if file.suffix in _NAMED_BY_CONTENT:
             with suppress(OSError):  # another file system, or one without links
                 os.link(file, copy)

@@ -202,6 +202,7 @@ class Results(Sequence[Result]):
                 available.update(record.metrics)
             check_choice("metric", metric, sorted(available))
             records = [record for record in records if metric in record.metrics]
+        # Of several records of a model on a task, the newest comes last and stays.
         last = {(record.model.label, record.task.key): record for record in records}
         frame = Results(last.values()).to_frame(all_metrics=bool(metric))
         if metric:
@@ -328,6 +329,7 @@ class Results(Sequence[Result]):
                 for record in self:
                     frame = _score_rows(record)
                     if is_csv:
+                        # A spreadsheet would run a text such as ``=1+1``.
                         frame[texts] = frame[texts].map(inert_text)
                     writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
         return target
@@ -382,6 +384,7 @@ def _score_rows(record: Result) -> DataFrame:
 def _located(record: Result) -> Iterator[tuple[str, str, str]]:
     """Yield split, subset and own id of each query of a record, in the order of its scores."""
     parts = _parts(record)
+    # Split and subset of ids that have none in front.
     part_without_prefix = ("", "")
     if len(parts) == 1:
         (part_without_prefix,) = parts
@@ -390,6 +393,7 @@ def _located(record: Result) -> Iterator[tuple[str, str, str]]:
     _, only_subset = part_without_prefix
     if only_subset == "default":
         part_by_prefix = {}
+    # One prefix may be the beginning of another.
     longest_first = sorted(part_by_prefix, key=len, reverse=True)
     for query in record.scores.queries:
         matching = [prefix for prefix in longest_first if query.startswith(prefix)]
@@ -450,6 +454,7 @@ def richest_tier(results: Iterable[Result]) -> str:
     tasks_of_runs: dict[str, set[str]] = {}  # by tier
     for result in results:
         tasks_by_model.setdefault(result.model.identity, set()).add(result.task.key)
+        # A run of selected tasks does not show that its tier was run.
         is_selection = any(result.options.get(name) for name in ("tasks", "types", "benchmark"))
         if not is_selection:
             tasks_of_runs.setdefault(result.tier, set()).add(result.task.key)
@@ -460,6 +465,7 @@ def richest_tier(results: Iterable[Result]) -> str:
         if has_model_with_all or was_run:
             return name
     evaluated_tasks = set().union(*tasks_by_model.values())
+    # From the smallest.
     for name in reversed(_RICHEST_FIRST):
         if evaluated_tasks.intersection(TIERS[name].task_keys):
             return name

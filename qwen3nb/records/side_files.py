@@ -144,6 +144,7 @@ def _opened(file: SideFile) -> pq.ParquetFile:
     size = 0
     for chunk in _column_chunks(footer):
         encodings.update(chunk.encodings)
+        # Text has an offset of 8 bytes for each value, besides.
         size += chunk.total_uncompressed_size + 8 * chunk.num_values
     # Others may unpack to more memory than these numbers say.
     unexpected = encodings - {"PLAIN", "RLE"}
@@ -401,6 +402,7 @@ def named_files(record: Path, value: Any = None) -> tuple[Path, ...]:
         names = [value[kind]["file"] for kind in ("scores", "top") if value.get(kind)]
         files = files_in(value)
         names += [*files.get("runs", ()), *files.get("qrels", ())]
+        # A name of any other form may lead out of the folder.
         return tuple(record.with_name(name) for name in names if _SIDE_FILE.fullmatch(name))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()

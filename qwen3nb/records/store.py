@@ -62,6 +62,7 @@ def load_results(
     base = Path(folder) if folder else paths.results()
     for file in result_files(base):
         try:
+            # Whole records are compared with the files next to them, too.
             records[file] = unchanged_record(file, alone=not whole)
         except ResultError as error:
             unreadable[paths.shown(file)] = str(error)
@@ -178,12 +179,14 @@ def check_files(
     if not checksums_only:
         code, verifier = code_digest(), Verifier()
         stamps = {str(file): verifier.stamp(file) for file in files}
+    # Stamps of records that were found consistent, by file.
     remembered = _consistent_before(code)
     files_to_check = list(files)
     if not fresh:
         files_to_check = [
             file for file in files if not _is_unchanged(str(file), stamps, remembered)
         ]
+    # What is checked now counts as consistent only if it passes.
     names_to_check = {str(file) for file in files_to_check}
     consistent = {name: stamp for name, stamp in remembered.items() if name not in names_to_check}
     try:
@@ -229,6 +232,7 @@ def _checks(files: Sequence[Path], *, checksums_only: bool) -> Generator[list[st
     for number_checked, file in enumerate(files, start=1):
         yield verifier.check(file)
         seconds_spent = time.monotonic() - started
+        # If each of the others takes as long as those so far.
         seconds_left = seconds_spent / number_checked * (len(files) - number_checked)
         is_slow = seconds_spent > _SECONDS_ON_ONE_CORE and seconds_left > _SECONDS_TO_START
         if is_slow and cores() > 1:
@@ -248,6 +252,7 @@ def _checks_of_processes(files: Sequence[Path], *, checksums_only: bool) -> Iter
     batches = [list(files[start : start + _RECORDS_AT_ONCE]) for start in starts]
     keep_exit_statuses()  # or a worker that died would not be missed
     run_in_processes = Parallel(n_jobs=cores(), return_as="generator")
+    # A process uses one verifier for all batches of a call, which the time identifies.
     started = time.time_ns()
     jobs = (delayed(_check_batch)(batch, checksums_only, started) for batch in batches)
     for checked in run_in_processes(jobs):

@@ -78,6 +78,7 @@ class Verifier:
             yield f"{CHECKSUMS} does not list it as it is: it was changed after it was written"
         problems_of_tables = side_file_problems(result)
         yield from problems_of_tables
+        # Nothing can be recomputed from tables that are missing or changed.
         if not problems_of_tables and not self._checksums_only:
             yield from problems(result)
             yield from _location_problems(file, result)
@@ -109,11 +110,13 @@ class Verifier:
     def _compared_files(self, file: Path) -> Iterator[Path]:
         """Yield a record's file and those that it is compared with."""
         raw = read_json(file)
+        # Of ``<base>/<label>-<identity>/seed_<n>/<task>.json``.
         base = file.absolute().parents[2]
         yield file
         yield from named_files(file, raw)
         first_run = files_in(raw).get("first_run")
         if first_run:
+            # It is shared by rerankers, so it is not next to the record.
             yield first_stage_file(base, first_run["name"])
         identity = raw["model"]["identity"][:_IDENTITY]
         for folder in self._mteb_folders(base / "mteb" / "results"):
@@ -154,6 +157,7 @@ def _check_mteb_file(file: Path) -> _MTEBFile:
     checksums = file.with_name(CHECKSUMS)
     journal = Journal(checksums)
     prefix = f"{file.name} "
+    # Each is ``<file name> <SHA-256>``.
     entries = [entry for entry in sorted(journal.keys()) if entry.startswith(prefix)]
     if not file.is_file():
         was_written = any(journal.get(entry) for entry in entries)
@@ -256,6 +260,7 @@ def _location_problems(file: Path, result: Result) -> Iterator[str]:
         yield f"contains the task {task!r}"
     if file.parent.name != f"seed_{result.seed}":
         yield f"contains the seed {result.seed}"
+    # The folder is ``<label>-<identity>``.
     label, _, identity = file.parent.parent.name.rpartition("-")
     if identity != model.identity[:8]:
         yield "is in the folder of a model with another identity"
@@ -284,10 +289,12 @@ def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
     if not (files.runs and files.qrels):
         return
     run: dict[str, dict[str, float]] = {}
+    # Lines of TREC: query, ``Q0``, document, rank, score, tag.
     for query, _, document, _, score, _ in _rows(reranked_run_file(file, files)):
         run.setdefault(query, {})[document] = float(score)
     qrels: dict[str, dict[str, int]] = {}
     for name in files.qrels:
+        # Lines of qrels: query, 0, document, grade.
         for query, _, document, grade in _rows(file.with_name(name)):
             qrels.setdefault(query, {})[document] = int(grade)
     metrics = [column for column in result.per_query if _is_search_metric(column)]
@@ -341,7 +348,8 @@ def unchanged_record(file: Path, *, alone: bool = False) -> Result:
     problems_of_tables = []
     if not alone:
         problems_of_tables = side_file_problems(result)
-    if problems_of_tables and read_json(file) != raw:  # replaced meanwhile, with its files
+    # Replaced meanwhile, with its files: read the new record.
+    if problems_of_tables and read_json(file) != raw:
         return unchanged_record(file)
     if not _has_own_checksum(raw):
         raise ResultError(f"{file}: {_CHANGED}")
@@ -419,7 +427,7 @@ def _summary_problems(file: Path) -> Iterator[str]:
                 problem = _entry_problem(entry, file.parent, listed)
                 if problem:
                     yield f"{model} on {task}: {problem}"
-    except FileNotFoundError:
+    except FileNotFoundError:  # a folder need not have one
         return
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         yield f"it cannot be read ({error!r})"
@@ -432,7 +440,7 @@ def _entry_problem(
     record, digest = entry["record"], entry["checksum"]
     if record in listed and digest not in listed[record]:
         return "it was made from no record that was written here"
-    if not os.path.lexists(folder / record):
+    if not os.path.lexists(folder / record):  # reported as removed elsewhere
         return ""
     result, raw = read_record(folder / record)
     was_replaced = raw.get("checksum", "") != digest
@@ -496,7 +504,7 @@ def _mteb_differences(file: _MTEBFile, result: Result) -> Iterator[str]:
         if was_written is None:
             yield f"MTEB's result that it was made with was never in {paths.shown(folder)}"
             return
-        if digest_in_record != file.digest:
+        if digest_in_record != file.digest:  # replaced by a later evaluation
             return
     try:
         outcome = json.loads(file.path.read_bytes())  # MTEB writes NaN
