@@ -120,6 +120,7 @@ def task_texts(task: AbsTask) -> list[Texts]:
     key = task_key(task)
     if task.metadata.type not in SEARCH_TYPES:
         return [Texts(key, "queries", partial(_row_texts, task))]
+    # Moves queries and documents of an older task into `task.dataset`.
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     return [
         Texts(key, "queries", partial(_query_texts, task)),
@@ -133,6 +134,7 @@ def _row_texts(task: AbsTask) -> Iterator[tuple[str, str]]:
         rows: Any = part.data
         is_row_of_lists = task.metadata.type == "PairClassification" and len(rows) == 1
         if is_row_of_lists:
+            # Such a row holds a list per column: of first texts, of second ones, of labels.
             rows = list(zip(*rows[0].values(), strict=True))
         for name, row in zip(numbered(range(len(rows))), rows, strict=True):
             for text in strings_of(row):
@@ -162,7 +164,8 @@ def without(record: Result, queries: Collection[str]) -> Result:
         columns[column] = {query: score for query, score in scores.items() if query not in queries}
     metrics = dict(record.metrics)
     for name, metric in record.metrics.items():
-        if metric.how != REPORTED:  # of another program, which cannot be computed again
+        # A score that another program reported cannot be computed again.
+        if metric.how != REPORTED:
             metrics[name] = aggregate(
                 columns, how=metric.how, columns=metric.columns, parts=metric.parts
             )
@@ -239,6 +242,7 @@ def look_up(training: TrainingData, sources: Sequence[Texts]) -> list[Contaminat
 
     def place(line: int) -> str:
         """Return the file of a line, and its number there."""
+        # The last file that begins before the line.
         position = bisect_left(last_lines_before, line) - 1
         return f"{training.sources[position].name}:{line - last_lines_before[position]}"
 
@@ -249,6 +253,7 @@ def _index(sources: Iterable[Texts]) -> _Index:
     """Hash the texts of tasks; of documents a sample that fits `MOST_HASHES`."""
     whole_texts: list[Hashes] = []  # and all of the queries
     in_documents = _Sample()
+    # In words; 0 stands for whole texts.
     lengths = {0, GRAM}
     for source in sources:
         for _, texts in _batches(source.read()):
@@ -300,7 +305,7 @@ def _sequences_to_find(source: Texts, texts: Sequence[str], sampled: int) -> Ite
     They are the sequences of 13 words, of documents a sample, and whole texts of fewer words.
     """
     if not source.are_documents:
-        sampled = 1
+        sampled = 1  # every sequence of a query
     for length, hashes, rows in _sequences(texts, source.lengths):
         if length == GRAM:
             is_selected = _is_in_sample(hashes, sampled)
@@ -362,6 +367,7 @@ def _first_lines(source: Texts, texts: Sequence[str], index: _Index) -> NDArray[
         elif sequences.length == GRAM:
             kind = KINDS.index(f"{GRAM}-gram")
         lines = index.first_lines(sequences.hashes)
+        # A text may have several of the sequences: its earliest line is kept.
         np.minimum.at(first_lines[kind], sequences.rows, lines)
     return first_lines
 
@@ -394,6 +400,7 @@ def _sequences(texts: Sequence[str], lengths: Collection[int]) -> Iterator[_Sequ
         last_words = word_hashes[length - 1 :]
         hashes = hashes[:-1] * _BASE + last_words
         if length in lengths:
+            # A sequence that runs from one text into the next is none.
             row_of_first_word = row_of_word[: len(hashes)]
             row_of_last_word = row_of_word[length - 1 :]
             is_in_one_text = row_of_first_word == row_of_last_word
@@ -412,7 +419,7 @@ def _batches(pairs: Iterable[tuple[Any, str]]) -> Iterator[tuple[list[Any], list
     for name, text in pairs:
         names.append(name)
         texts.append(text)
-        characters += len(text) + 1
+        characters += len(text) + 1  # or empty texts would never fill a batch
         if characters >= _BATCH:
             yield names, texts
             names, texts, characters = [], [], 0

@@ -255,6 +255,7 @@ def parity(
     probes = list(_probes(reference))
     in_bfloat16 = replace(measured, dtype="bfloat16")
     findings = _Findings(reference, probes, _probe_vectors(encode_there, probes), where)
+    # A second model is loaded only if an error looks like one of precision.
     causes, setup = findings.causes(lambda: _Reference(in_bfloat16.load_encoder()))
     errors = findings.errors(reference.base)
     is_near = bool(np.nanmax(errors) <= 1 - least)
@@ -293,7 +294,7 @@ def _probe_vectors(encode: Encode, probes: Sequence[Probe]) -> Vectors:
             vector = encode([probe.text], probe.role)[0]
         except RefusedError:
             if not vectors:
-                raise
+                raise  # the width of a vector is not known yet
             vector = np.full_like(vectors[0], np.nan)
         if not probe.text and not vector.any():  # zero for an empty text is as good as none
             vector = np.full_like(vectors[0], np.nan)
@@ -380,6 +381,7 @@ class _Reference:
         """Return prompt and text of a probe, changed as the setup says."""
         prompt, text = getattr(setup, probe.role), probe.text
         for name in setup.texts:
+            # The change may join prompt and text, so they are one text from here on.
             if name.endswith(_IN_PROMPTS_TOO):
                 change = _TEXT_CHANGES[name.removesuffix(_IN_PROMPTS_TOO)]
                 prompt, text = "", change.apply(prompt + text)
@@ -391,6 +393,7 @@ class _Reference:
         """Return the token ids of a text, cut as the setup says."""
         ids = self.ids(text, split_special_tokens=_READ_AS_TEXT in setup.texts)
         limit = min(setup.length, self.room)
+        # Too long: the text alone is cut, or the whole row at either end.
         if setup.cut == "text":
             room_for_text = limit - len(setup.before) - len(setup.after)
             ids = ids[: max(room_for_text, 0)]
@@ -413,6 +416,7 @@ def _probes(reference: _Reference) -> Iterator[Probe]:
     for name, text in _PASSAGES.items():
         yield Probe(name, "passage", text.replace("{special}", special))
     long = _long_text(reference)
+    # 0.4, 2 and 1.5 times the maximum length, if there is room.
     yield Probe("medium", "passage", long[: len(long) // 5])
     yield Probe("long", "passage", long)
     yield Probe("long", "query", long[: len(long) * 3 // 4])
@@ -424,7 +428,7 @@ def _long_text(reference: _Reference) -> str:
     limit = min(max(2 * reference.base.length, 300), room_beside_prompt)
     text = ""
     for n in range(1, 200):
-        # Sentences that differ, so that every token counts.
+        # Sentences that differ, so that every token counts; remainders vary their numbers.
         text += f"Part {n}: station {n * 7 % 31} counted {n * 37 % 101} birds on day {n * n % 17}. "
         if len(reference.ids(text)) >= limit:
             break
@@ -442,6 +446,7 @@ class _Findings:
         self.other_vectors = other_vectors
         self.where = where
         names = [probe.name for probe in probes]
+        # Masks (N,): plain probes are moved only by what moves all texts.
         self.is_plain = np.isin(names, ("sentence", "word", "question"))
         self.is_long = np.isin(names, "long")
         self.roles = np.array([probe.role for probe in probes])
@@ -461,7 +466,7 @@ class _Findings:
     def causes(self, load_in_bfloat16: Callable[[], _Reference]) -> tuple[tuple[Cause, ...], Setup]:
         """Return the causes, and the setup that they amount to.
 
-        ``rounded`` loads our model in bfloat16.
+        ``load_in_bfloat16`` loads our model with fewer bits, if that is needed.
         """
         setup, changes = self._search()
         causes = [Cause(change.name, change.detail) for change in changes]
@@ -505,6 +510,7 @@ class _Findings:
         """
         setup = self.reference.base
         changes: list[Change] = []
+        # Greedy: each change is the best one on top of those before.
         while np.nanmax(self.errors(setup)) > _EXPLAINED_ERROR and len(changes) < _MAX_CAUSES:
             change = self._best_change(setup)
             if change is None:
@@ -512,18 +518,21 @@ class _Findings:
             setup = change.applied(setup)
             changes.append(change)
         typical_errors = self.typical_errors(self.errors(setup))
+        # Not even plain texts are explained, so no change tells anything.
         if min(typical_errors.values()) > _LOW_PRECISION_ERROR:
             return self.reference.base, []
         return self._without_needless(setup, changes)
 
     def _without_needless(self, setup: Setup, changes: list[Change]) -> tuple[Setup, list[Change]]:
         """Drop each change that a later one makes needless."""
+        # The last one was chosen on top of all others, so it is needed.
         for change in changes[:-1]:
             others = [other for other in changes if other is not change]
             setup_without = self.reference.base
             for other in others:
                 setup_without = other.applied(setup_without)
             digits_gained = self._gains(setup_without, setup).sum()
+            # Less than `_best_change` asks for: the others explain as much.
             if digits_gained < 1:
                 setup, changes = setup_without, others
         return setup, changes
@@ -535,10 +544,10 @@ class _Findings:
         moves.
         """
         best = None
-        most_digits = 1.0
+        most_digits = 1.0  # the least that counts
         for change in self._changes(setup):
             digits = self._gains(setup, change.applied(setup))
-            is_moved = np.abs(digits) > 1e-3
+            is_moved = np.abs(digits) > 1e-3  # (N,): probes on which the change has any effect
             if digits.sum() > most_digits and np.median(digits[is_moved]) > _HALVED:
                 best = change
                 most_digits = float(digits.sum())
@@ -555,6 +564,7 @@ class _Findings:
         yield from _prompt_changes("passage", setup, base.passage, base.query)
         prompts = base.query + base.passage
         for detail, change in _TEXT_CHANGES.items():
+            # A program may change texts alone, or their prompts, too.
             yield Change(change.cause, detail, text=detail)
             changes_prompts = change.apply(prompts) != prompts
             if changes_prompts:
@@ -569,6 +579,7 @@ class _Findings:
     def _pooling_changes(self, setup: Setup) -> Iterator[Change]:
         """Yield other poolings, and the other direction of attention."""
         base = self.reference.base
+        # What an earlier change has set is not changed again.
         if setup.pooling == base.pooling:
             for pooling in POOLINGS:
                 if pooling != base.pooling:
@@ -604,20 +615,24 @@ class _Findings:
     def _length_changes(self, setup: Setup) -> Iterator[Change]:
         """Yield other maximum lengths, if long texts differ more than short ones."""
         our_length, room = self.reference.base.length, self.reference.room
+        # An earlier change has set it.
         if setup.length != our_length:
             return
         errors = self.errors(setup)
         error_of_short = np.nanmedian(errors[~self.is_long])
+        # Truncation moves long texts only.
         differs = errors[self.is_long] > 2 * error_of_short + _EXPLAINED_ERROR
         if not differs.any():
             return
+        # A program may count one or two special tokens in or out.
         near_ours = range(our_length - 2, our_length + 3)
         lengths = {*_LENGTHS, *near_ours, room} - {our_length}
         possible = [length for length in lengths if _MIN_TOKENS <= length <= room]
+        # Of lengths that explain as much, the first is chosen: that which cuts least.
         for length in sorted(possible, reverse=True):
             for cut, what_is_cut in _CUTS.items():
                 detail = f"at {length} tokens{what_is_cut}, ours at {our_length}"
-                if length == room:
+                if length == room:  # no probe is cut
                     detail = f"none up to {room} tokens, ours at {our_length}"
                 yield Change("truncation", detail, {"length": length, "cut": cut})
 
@@ -628,18 +643,22 @@ class _Findings:
         errors = self.errors(setup)
         error_by_role = self.typical_errors(errors)
         typical_error = min(error_by_role.values())
+        # Fewer bits would not move plain texts this far.
         if typical_error > _LOW_PRECISION_ERROR:
             detail = f"cosine {1 - typical_error:.2f} at best, or too many causes"
             yield Cause("another model", detail)
             return
+        # (N,): probes that no cause is named for yet.
         is_unexplained = np.ones_like(self.is_long)
         worse_role = max(error_by_role, key=error_by_role.__getitem__)
+        # One role is as ours, and the other far from it.
         only_one_role_differs = (
             typical_error < _EXPLAINED_ERROR < error_by_role[worse_role] / _SPREAD
         )
         if only_one_role_differs:
             yield Cause(f"{worse_role} prompt", "another text, which is not found")
             is_unexplained = self.roles != worse_role
+        # All texts differ a little, as with fewer bits.
         if typical_error > _FLOAT32_ERROR:
             short_errors = errors[is_unexplained & ~self.is_long]
             cause = self._uneven_error(short_errors, typical_error)
@@ -655,6 +674,7 @@ class _Findings:
         names = self._names(is_unexplained)
         if not names:
             return
+        # Truncation changes no short text.
         short_ones_differ = is_unexplained[~self.is_long].any()
         name = "truncation"
         if short_ones_differ:
@@ -663,6 +683,7 @@ class _Findings:
 
     def _uneven_error(self, errors: Array, typical_error: float) -> Cause | None:
         """Return why texts differ a little, and unevenly; None if it may be precision."""
+        # Deciles, so that no single text decides.
         low, high = np.nanpercentile(errors, (10, 90))
         what_is_left = f"1 - cosine is left at {low:.0e} to {high:.0e}"
         rounding = _rounding_nodes(self.where)
@@ -683,8 +704,10 @@ class _Findings:
         error_of_bfloat16 = np.median(errors_of_bfloat16[self.is_plain])
         distance = np.nanmedian(_errors(vectors, self.other_vectors)[self.is_plain])
         precision = "bfloat16"
+        # float16 has 3 more bits of precision than bfloat16.
         if typical_error < error_of_bfloat16 / 10:
             precision = "float16"
+        # Neither the vectors that bfloat16 gives, nor an error of its size.
         if distance > typical_error / 2 and typical_error > 2 * error_of_bfloat16:
             precision = "int8 or fewer bits, a near checkpoint, or an unknown change of all texts"
         detail = f"1 - cosine is {typical_error:.0e} for any text, as with {precision}"
@@ -741,9 +764,9 @@ def _other(where: Any, reference: _Reference, *, raw: bool) -> tuple[Encode, str
     if encodes(model):
         return _with_role(model), model.label
     name = type(model).__name__
-    if hasattr(model, "encode_query"):
+    if hasattr(model, "encode_query"):  # as in sentence-transformers
         return _by_methods(model.encode_query, model.encode_document), name
-    if hasattr(model, "embed_query"):
+    if hasattr(model, "embed_query"):  # as in LangChain, one text at a time
 
         def embed_queries(texts: list[str]) -> list[Any]:
             return [model.embed_query(text) for text in texts]
@@ -810,13 +833,14 @@ def _graph(file: Path, reference: _Reference) -> Callable[[list[str]], Vectors]:
         if tokens.numel() == 0:  # zero, as ours is
             return np.zeros(reference.encoder.width, dtype=np.float32)
         states = states_of(tokens, torch.ones_like(tokens)).float()
-        is_pooled = states.ndim == 2
+        is_pooled = states.ndim == 2  # by the graph itself
         if not is_pooled:
             states = pool(states, torch.ones(states.shape[:2]), pooling=reference.base.pooling)
         return states[0].numpy()
 
     def encode(texts: list[str]) -> Vectors:
         vectors = np.stack([vector(text) for text in texts])
+        # All dimensions are kept: this only scales to length 1, if ours are.
         return truncate_dimensions(vectors, vectors.shape[1], unit=reference.encoder.normalize)
 
     return encode
@@ -827,6 +851,7 @@ def _rankings(encoder: Encoder, encode_there: Encode, queries: int) -> Rankings:
     whole = load_pydocs()
     pydocs = whole
     if queries:
+        # Four documents per query.
         pydocs = whole.sample(documents=4 * queries, queries=queries)
     hits_here = _search_pydocs(pydocs, _with_role(encoder), encoder)
     hits_there = _search_pydocs(pydocs, encode_there, encoder)
@@ -835,7 +860,7 @@ def _rankings(encoder: Encoder, encode_there: Encode, queries: int) -> Rankings:
         run = hits.run(pydocs.queries, list(pydocs.corpus))
         scores[side] = score_run(pydocs.qrels, run)["nDCG@10"]
     matrix = join(scores, task="PyDocs", metric="nDCG@10", clusters=pydocs.clusters)
-    (difference,) = paired_differences(matrix, pairs=[("there", "here")], seed=0)
+    (difference,) = paired_differences(matrix, pairs=[("there", "here")], seed=0)  # a single pair
     theirs_mean, ours_mean = difference.means
     has_other_first = hits_here.ids[:, 0] != hits_there.ids[:, 0]
     shares = []

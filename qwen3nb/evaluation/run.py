@@ -110,7 +110,7 @@ class Run:
         Raises:
             DataError: an id is empty or has white space, which TREC's formats cannot express.
         """
-        is_search = bool(qrels)
+        is_search = bool(qrels)  # only a search has judgements
         if not (self.runs and is_search):
             return result
         record, label = result.path(self.folder), result.model.label
@@ -267,6 +267,7 @@ def _evaluate_or_reuse(model: Any, item: Item, run: Run) -> tuple[Result, bool]:
                 return stored_record, False
         result = item.evaluate(loaded(model), run)
         result.save(run.folder)
+        # The traceback of an earlier failure.
         file.with_suffix(_NOTE).unlink(missing_ok=True)
         return result, True
 
@@ -348,6 +349,7 @@ class Work:
     def _cost(self) -> RunCost:
         work = self._done()
         texts_per_second = None
+        # 0 if every text was cached.
         if work["seconds"]:
             texts_per_second = work["encoded"] / work["seconds"]
         return RunCost(
@@ -364,6 +366,7 @@ def _environment(model: ModelInfo, device: str) -> Environment:
     """Return the environment, including what affects rounding: matrix library, or GPU and TF32."""
     precision = str(model.settings.get("dtype", "float32"))
     linear = ""
+    # The library that multiplies matrices, as libraries round differently.
     if model.parameters and device == "cpu" and precision == "float32":
         from qwen3nb.models.inference.onednn_linear import linear_library
 
@@ -395,8 +398,9 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
         return None
     try:
         result = unchanged_record(file)
-    except ResultError:
+    except ResultError:  # damaged, so it is written again
         return None
+    # Names that differ in case are one file on some disks.
     if result.task.key != item.key:
         raise EvaluationError(
             f"{file} is the record of {result.task.key!r}, as this disk ignores case; choose "

@@ -154,6 +154,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
                 "so no process can score it alone; score the checkpoints: qwen3nb eval "
                 "--checkpoint FOLDER"
             )
+        # Made only to raise the error of an unsuitable model now, and not after an hour.
         with undisturbed(model):
             self._encoder(model, trainer.get("processing_class"))
 
@@ -170,6 +171,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         if self.metric in metrics:  # this is also the trainer's evaluator
             return
         scores: dict[str, float] = {}
+        # Outside of training, the log may be of another model at the same step.
         if self._training:
             scores = self._logged(state)
         if not scores:
@@ -178,7 +180,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **trainer: Any) -> None:
         """Score the model at a checkpoint whose step was not evaluated, and add it to its state."""
-        if self._logged(state):
+        if self._logged(state):  # `on_evaluate` has scored this step
             return
         self._log(state, **trainer)
         if not state.is_world_process_zero:
@@ -318,6 +320,7 @@ def undisturbed(model: torch.nn.Module) -> Iterator[None]:
         random.setstate(python_state)
         np.random.set_state(numpy_state)
         for module, training in modes:
+            # Not by `train()`, which would also set the modules within.
             module.training = training
 
 
@@ -407,6 +410,7 @@ def _encoder_weights(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Ten
         name_in_encoder = encoder_name(name)
         if name_in_encoder is not None:
             weights[name_in_encoder] = tensor
+    # A checkpoint may store them under several names: the first of these counts.
     for name in EMBEDDINGS:
         if name in tensors:
             weights["embed_tokens.weight"] = tensors[name]

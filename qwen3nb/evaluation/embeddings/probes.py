@@ -153,6 +153,7 @@ def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -
             gold.append(float(score))
     cosines: list[float] = []
     if gold:
+        # The dot product of unit vectors is their cosine.
         products = _unit_rows(first_vectors) * _unit_rows(second_vectors)
         cosines = products.sum(axis=1).tolist()
     columns = {"cosine": numbered(cosines), "gold": numbered(gold)}
@@ -206,8 +207,9 @@ def _are_answered(
 
     b − a + c is computed from ``added`` (N, D), and compared with ``unit`` (N, D).
     """
-    a, b, c, d = rows.T
-    scores = (added[b] - added[a] + added[c]) @ unit.T  # of all words, for each question
+    a, b, c, d = rows.T  # row numbers, (Q,) each
+    # (Q, N): each question with all words.
+    scores = (added[b] - added[a] + added[c]) @ unit.T
     question = np.arange(len(rows))
     score_of_answer = scores[question, d].copy()
     for given_word in (a, b, c):
@@ -361,6 +363,7 @@ def probe(
     similarities, accuracies = {}, {}
     for file in map(Path, words):
         pairs = load_word_pairs(file)
+        # A pair is two words and their score.
         vectors = _word_vectors(encoder, [pair[:2] for pair in pairs])
         similarities[_name(file)] = word_similarity(pairs, vectors)
     for file in map(Path, questions):

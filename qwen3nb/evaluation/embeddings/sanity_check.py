@@ -138,6 +138,7 @@ def sanity_check(model: Any) -> SanityCheck:
     documents = model.encode(list(pydocs.corpus.values()), role="passage")
     queries = model.encode(list(pydocs.queries.values()), role="query")
     geometry = vector_geometry(np.concatenate([documents, sentence_vectors]))
+    # These two are shown first, the others last.
     dimension, lengths, *spread = _geometry(geometry, model)
     run = {}
     similarities = model.similarity(queries, documents).tolist()
@@ -177,6 +178,7 @@ def verdict_of(
     lowest = score.value
     if score.low is not None:
         lowest = score.low
+    # The interval reaches down to chance.
     if lowest <= chance:
         return "FAILED"
     if score.value > target:
@@ -202,7 +204,7 @@ def _geometry(geometry: Geometry, model: Encoder) -> list[Check]:
         Check(
             "different texts point in different directions",
             _passed_if(cosine < COSINE_LIMIT),
-            f"mean cosine {cosine:z.3f}",
+            f"mean cosine {cosine:z.3f}",  # z: no minus sign before 0.000
             f"< {COSINE_LIMIT}",
             value=cosine,
             n=f"{len(geometry.cosines):,} pairs",
@@ -261,6 +263,7 @@ def _collapsed_dimensions(geometry: Geometry, texts: str) -> Check:
 
 def _paraphrase(encoder: Encoder) -> Check:
     fox, *others = encoder.encode([FOX, PARAPHRASE, *UNRELATED])
+    # The only row: those of the fox with all others.
     similarities = encoder.similarity(fox, np.stack(others))[0].tolist()
     of_paraphrase, *of_unrelated = similarities
     margin = of_paraphrase - max(of_unrelated)
@@ -279,13 +282,14 @@ def _paraphrase(encoder: Encoder) -> Check:
 
 
 def _sts(encoder: Encoder, vector_of_sentence: Mapping[str, NDArray[np.float32]]) -> list[Check]:
-    """Spearman and Pearson correlation; ``known`` has vectors of the author-written sentences."""
+    """Spearman and Pearson correlation, by known vectors for the author-written sentences."""
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts  # loads MTEB
 
     pairs = local_sts_benchmark()
     if pairs is None:
         first_texts, second_texts, gold = zip(*author_sts(), strict=True)
         pairs = STSPairs("AuthorSTS", first_texts, second_texts, gold)
+        # These sentences are encoded already.
         first = np.stack([vector_of_sentence[text] for text in first_texts])
         second = np.stack([vector_of_sentence[text] for text in second_texts])
     else:
@@ -325,6 +329,7 @@ def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs) -> Check:
     qrels = {query: {query: 1} for query in pydocs.query_names}
     score = means(score_run(qrels, run, [metric]))[metric]
     documents = len(pydocs.entries)
+    # The mean of 1 / rank if the document is at a random rank; below `DEPTH`, it counts 0.
     chance = sum(1 / rank for rank in range(1, DEPTH + 1)) / documents
     return _valued(
         f"a description finds its function, {metric}",

@@ -168,6 +168,7 @@ def evaluate_sts(model: Any, data: Any) -> STSScores:
         TypeError: another kind of ``model``.
     """
     is_in_other_order = is_table(model) and not is_table(data)
+    # A data frame first is accepted, too.
     if is_in_other_order:
         model, data = data, model
     pairs = _pairs_of(data)

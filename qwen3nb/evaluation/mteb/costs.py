@@ -65,6 +65,7 @@ def costs(
         return [_cost(task, status, limit, speeds) for task, status in pairs]
     estimates = []
     for task in tasks:
+        # A group of tasks has tasks of its own.
         parts = getattr(task.metadata, "tasks", None) or [task]
         estimates += [_cost(part, "", limit, speeds) for part in parts]
     return estimates

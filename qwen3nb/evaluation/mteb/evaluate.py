@@ -255,6 +255,7 @@ def load_task(task: AbsTask, revision: str = "") -> None:
         EvaluationError: a reranking task loaded without its candidates, as happens offline; or a
             mirror's substitute lacks a split or a subset of the task.
     """
+    # Data that others loaded are taken to be of the revision that is asked for.
     loaded_revision = getattr(task, "loaded_revision", revision)
     if task.data_loaded and loaded_revision != revision:
         task.unload_data()
@@ -265,6 +266,7 @@ def load_task(task: AbsTask, revision: str = "") -> None:
         _check_parts(task)
     if not hasattr(task, "convert_v1_dataset_format_to_v2"):
         return
+    # In place: an older task's queries, corpus and judgements move into `task.dataset`.
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     if task.metadata.type == "Reranking":
         splits = itertools.chain.from_iterable(subset.values() for subset in task.dataset.values())
@@ -334,6 +336,7 @@ def keep_results(source: Path, folder: Path) -> dict[str, str]:
         digest = hashlib.sha256(content).hexdigest()
         target = folder / file.relative_to(source)
         checksums = target.with_name(CHECKSUMS)
+        # `noted` lists the file before and after it is written, so that a removal shows.
         with exclusive_lock(checksums), noted(checksums, f"{target.name} {digest}"):
             write_bytes(target, content)
         digests[file.name] = digest

@@ -126,6 +126,7 @@ def task_slices(task: AbsTask) -> list[Slice]:
             prefix = f"{split}/{subset}/"
             if has_one_slice:
                 prefix = ""
+            # Data of a single subset may have no level of subsets.
             data = task.dataset.get(subset, task.dataset).get(split)
             slices.append(Slice(split, subset, prefix, data))
     return slices
@@ -202,6 +203,7 @@ def _aggregates(
     score_of_mteb = float(outcome.get_score())
     aggregates = {}
     if main not in metrics:
+        # A score that only MTEB computes, such as ``p-MRR``, has no values per query.
         count = sum(_number_of_items(task, part.data) for part in slices)
         aggregates[main] = reported(score_of_mteb, n=count)
     for name, metric in metrics.items():
@@ -260,6 +262,7 @@ def _size(task: AbsTask, slices: Sequence[Slice]) -> dict[str, int]:
             "queries": sum(len(part.data["queries"]) for part in slices),
         }
     unit = "texts"
+    # The types that are counted in pairs.
     if task.metadata.type in _UNITS["pairs"]:
         unit = "pairs"
     return {unit: sum(_number_of_items(task, part.data) for part in slices)}
@@ -319,6 +322,7 @@ def _judged_run(task: AbsTask, part: Slice, rankings: Any) -> tuple[Any, Any]:
     }
     if task.ignore_identical_ids:
         rankings = {query: _without_document(query, scores) for query, scores in rankings.items()}
+    # Such as the queries ``7_0`` and ``7_1`` of the reader 7.
     if by_reader(task):
         return _merged_by_reader(judgements, rankings)
     return judgements, rankings
@@ -332,7 +336,7 @@ def _merged_by_reader(
     best_by_reader: dict[str, dict[str, float]] = {}
     for query, grades in judgements.items():
         reader, _, _ = query.rpartition("_")  # of ``7_1``, it is ``7``
-        judgements_by_reader[reader] = grades
+        judgements_by_reader[reader] = grades  # the same for all of a reader's queries
         best_scores = best_by_reader.setdefault(reader, {})
         for document, score in rankings.get(query, {}).items():
             best_scores[document] = max(score, best_scores.get(document, score))
@@ -362,6 +366,7 @@ def _metrics(task: AbsTask) -> tuple[Metrics, str]:
         return metrics, score_of_mteb
     measures = [str(measure) for measure in recorded_measures("task")]
     main = score_of_mteb
+    # MTEB's ``map_at_1000`` is our ``MAP@1000``.
     match = _SEARCH_SCORE.fullmatch(score_of_mteb)
     if match:
         name, depth = match.groups()
@@ -393,6 +398,7 @@ def _number_of_items(task: AbsTask, data: Any) -> int:
     if _is_search(data):
         return len(data["queries"])
     column = getattr(task, "input_column_name", None)
+    # All pairs may be in one row, with a list per column.
     is_row_of_pairs = task.metadata.type == "PairClassification" and len(data) == 1
     if is_row_of_pairs:
         column = task.label_column_name
@@ -454,6 +460,7 @@ class SearchTexts:
         """
         texts: dict[str, dict[str, DocumentText]] = {query: {} for query in wanted}
         for part in self._slices:
+            # Ids of queries begin with the prefix of their part.
             queries = [query for query in wanted if self._part_of(query) is part]
             names: set[str] = set()
             for query in queries:

@@ -105,8 +105,10 @@ def preflight(
             model, batch_size=run.batch_size, tokens_per_second=tokens_per_second
         )
         if encoders or not all(part.source.kind.weightless for part in searchers):
+            # What encoding has added to the loaded model at its peak.
             batch = max(0, peak_memory() - loaded)
     estimates = costs(tasks, statuses, limit=limit, speeds=speeds)
+    # What measuring has allocated since can be used again.
     free = available_memory() + max(0, resident_memory() - loaded)
     needs = {task.task: task_memory(task, encoders, batch, searchers) for task in estimates}
     left_out = too_large(estimates, needs, free)

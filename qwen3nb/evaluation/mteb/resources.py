@@ -65,6 +65,7 @@ def too_large(tasks: Iterable[Planned], needs: Mapping[str, int], free: int) -> 
                 f"it needs about {needs[task.task] / GB:.1f} GB of memory, and "
                 f"{free / GB:.1f} GB are free; run it with --tasks on a larger machine"
             )
+    # Nothing else could be run: leave all in, and let `memory_check` refuse the run.
     if len(reasons) == len(possible):
         return {}
     return reasons

@@ -42,6 +42,7 @@ def tier_tasks(tier: str) -> list[AbsTask]:
     entry = TIERS[check_choice("tier", tier, TIERS)]
     tasks = choose_tasks(tasks=entry.tasks) if entry.tasks else []
     for name in entry.benchmarks:
+        # MTEB's benchmarks also say which splits and subsets of a task count.
         if name.startswith("MTEB("):
             tasks += load_library("mteb").get_benchmark(name).tasks
         else:
@@ -87,6 +88,7 @@ def selection(task: AbsTask, *, limit: int = 0) -> str:
     text = re.sub(r"[^A-Za-z0-9._-]", "", "-".join(parts))
     if len(text) <= _MAX_SELECTION:
         return text
+    # Selections that begin alike are told apart by the digest.
     digest = hashlib.sha256(repr(parts).encode()).hexdigest()
     return f"{text[:_MAX_SELECTION]}-{digest[:8]}"
 
@@ -214,6 +216,7 @@ def _narrowed(
             f"{task.metadata.name}: none of the subsets {', '.join(subsets)} is in "
             f"{', '.join(languages)}"
         )
+    # Task objects are shared, so a copy is restricted.
     narrowed = copy.copy(task)
     narrowed.hf_subsets = names
     if splits:
@@ -237,6 +240,7 @@ def _find_task(name: str) -> AbsTask:
     try:
         return load_library("mteb").get_task(name)
     except KeyError:
+        # Raises a clearer error if the name is unknown.
         _check_known("task", name, (metadata.name for metadata in _metadata()))
         raise
 
@@ -251,6 +255,7 @@ def _check_known(what: str, name: str, names: Iterable[str]) -> None:
     choices = sorted(set(names))
     if name in choices:
         return
+    # Such as ``SciFact`` for ``Scifact``.
     similar = difflib.get_close_matches(name, choices, n=3)
     hint = "."
     if similar:
@@ -316,6 +321,7 @@ def _sample(data: Any, limit: int, *, task: AbsTask) -> Any:
     if "relevant_docs" in data:
         return _sample_collection(data, limit)
     evaluated = {*task.eval_splits, *task.hf_subsets}  # not, for example, training texts
+    # A level of subsets or of splits: those below are sampled.
     samples = dict(data)
     for name in evaluated & samples.keys():
         samples[name] = _sample(data[name], limit, task=task)
@@ -346,6 +352,7 @@ def _sample_collection(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
     queries = data["queries"].select(sampled_rows)
     sampled_names = set(queries["id"])
     judgements = {query: grades for query, grades in judgements.items() if query in sampled_names}
+    # Judged documents and candidates are kept, as scores need them.
     needed_documents: set[str] = set()
     for grades in judgements.values():
         needed_documents.update(grades)

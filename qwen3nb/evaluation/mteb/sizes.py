@@ -138,11 +138,14 @@ def task_parts(task: AbsTask, limit: int, *, read: bool) -> list[TaskPart]:
     """
     path, revision = task.metadata.dataset["path"], mirror.data_revision(task)
     published = list(_sizes(task, task.metadata.descriptive_stats or {}))
+    # Loaded data are at hand, and built-in data have no published sizes.
     must_count = must_load = task.data_loaded or path.startswith("qwen3nb/")
     copy = mirror.mirrored(path)
     if copy and not must_load and is_substitute(revision):
         size = sum(file.stat().st_size for file in copy.rglob("*") if file.is_file())
+        # Smaller than its texts: a part of the published data, of which no size is known.
         must_count = size < sum(part.characters for part in published)
+        # A small copy is loaded all the same, to find out whether it lacks something.
         must_load = must_count or size < _MAX_BYTES_CHECKED
     if read and must_load:
         with quiet(), mirror.local_data(task):
@@ -163,7 +166,7 @@ def _sizes(task: AbsTask, statistics: Mapping[str, Any]) -> Iterator[TaskPart]:
             numbers_trained.append(subset.get("num_samples", 0))
     for split in task.eval_splits:
         subsets = _selected(task, statistics.get(split))
-        # 0 where nothing is learned.
+        # Subsets of the split to learn from are in the same order; 0 where nothing is learned.
         for subset, trained in zip(subsets, chain(numbers_trained, repeat(0))):  # noqa: B905
             columns = _columns(subset)
             if columns:
@@ -237,6 +240,7 @@ def _counted(task: AbsTask) -> dict[str, Any]:
     for split in splits:
         subsets = {}
         for name in task.hf_subsets:
+            # Data of a single subset may have no level of subsets.
             subset = name if name in task.dataset else None
             subsets[name] = count(split, hf_subset=subset)
         statistics[split] = {"hf_subset_descriptive_stats": subsets}

@@ -91,11 +91,12 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
     """
     longest = _longest(encoder)
     lengths = sorted({min(length, longest) for length in (_SHORT_TEXT, _MEDIUM_TEXT, longest)})
-    time_encoding(encoder, _sample(_SHORT_TEXT, _WARM_UP_TEXTS))
+    time_encoding(encoder, _sample(_SHORT_TEXT, _WARM_UP_TEXTS))  # warms up
     seconds: list[float] = []
     for length in lengths:
         characters = length
         if length == longest:
+            # With a surplus, every text surely reaches the maximum number of tokens.
             characters = int(length * _SURPLUS)
         texts = _sample(characters, _MAX_TEXTS)
         try:
@@ -147,7 +148,7 @@ def _seconds_per_pair(encoder: Encoder) -> float:
 
 def measure_indexing(model: Searcher) -> EncodingSpeed:
     """Index texts of medium length, after a warm-up; the time is that of their characters."""
-    model.index_texts(_sample(_MEDIUM_TEXT, _WARM_UP_TEXTS))
+    model.index_texts(_sample(_MEDIUM_TEXT, _WARM_UP_TEXTS))  # warms up
     texts = _sample(_MEDIUM_TEXT, _MAX_TEXTS)
     started = time.perf_counter()
     model.index_texts(texts)
@@ -187,8 +188,10 @@ def time_encoding(encoder: Encoder, texts: Sequence[str]) -> float:
     for _ in range(repetitions):
         started = time.perf_counter()
         try:
-            encoder._checked(rows, texts, rows)  # encodes them, past the cache
+            # Encodes them past the cache: all rows, each the text at its own position.
+            encoder._checked(rows, texts, rows)
         except (MemoryError, RuntimeError) as error:
+            # PyTorch raises a RuntimeError that says so.
             is_out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
             if not is_out_of_memory:
                 raise

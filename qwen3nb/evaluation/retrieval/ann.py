@@ -172,7 +172,8 @@ class _Bench:
 
     def point(self, index: faiss_index.AnnIndex, value: int | None) -> AnnPoint:
         """Measure recall, nDCG and speed of an index at one setting."""
-        # Recall is measured on the search that is timed; nDCG may need a deeper one.
+        # Recall is measured on the search that is timed; nDCG may need a deeper one, and one
+        # document more: the query itself, which is left out of its own ranking.
         _, nearest = index.search(self.queries, self.k, value)
         recalls = faiss_index.recall_at_k(
             nearest, self.vectors, self.queries, k=self.k, truth=self.exact.ids
@@ -231,6 +232,7 @@ def compress(
             _Variant("binary", signs, query_signs, sign_bytes),
         )
         for variant in variants:
+            # One document more, as one may be the query itself.
             hits = _search(variant.queries, variant.documents, k=DEPTH + 1)
             ndcg = _ndcg(collection, hits)
             points.append(Compressed(variant.kind, dimension, variant.size, ndcg))

@@ -123,6 +123,7 @@ def _model_of(entry: AnyModel, options: Mapping[str, Any]) -> Model | LoadedMode
 
 def _check_dimensions(entry: ModelEntry, model: Model) -> None:
     dimension = model.facts.dimension
+    # As the vectors are used, or before they are truncated.
     if entry.dimensions in (dimension, model.facts.width):
         return
     stated_length = f"has {dimension}"
@@ -159,6 +160,7 @@ class DomainItem:
             and record.task.clusters == self.domain.clusters
             and record.data.notes == list(self.domain.notes)
             and record.search.words == self._words(record.model.settings)
+            # Complete grades leave nothing unjudged, so no judgements are recorded.
             and (record.data.judgements is None) == self.domain.complete
         )
 
@@ -182,6 +184,7 @@ class DomainItem:
         task = TaskInfo(
             name=domain.name,
             type="Retrieval",
+            # Without the digits of the revision, in which the name ends.
             dataset=domain.name.rpartition("-")[0],
             revision=domain.revision,
             main_metric="nDCG@10",
@@ -204,6 +207,7 @@ class DomainItem:
     def _facts(self, hits: Hits) -> DataFacts:
         """Return what the scores depend on in the data, and the judgements of what was found."""
         domain = self.domain
+        # A product with a boost above 1 would lower a score below 0.
         negative_cosine = "no boosts"
         if domain.recipe:
             negative_cosine = "divided by the boosts"
@@ -254,8 +258,10 @@ def search_domain(
     if not depth:
         depth = deepest(recorded_measures("own data"))
     if len(model.parts) > 1:
+        # Deep, as fusion can lift documents from below the cutoff.
         run = _fuse_parts(model.parts, domain, max(depth, _FUSED_DEPTH), counts)
     else:
+        # A query's own document is removed below, so as many more are asked for.
         numbers_removed = [len(documents) for documents in domain.itself.values()]
         enough = depth + max(numbers_removed, default=0)
         run = as_searcher(model).rank_boosted(_DomainTexts(domain), domain.factors, k=enough)

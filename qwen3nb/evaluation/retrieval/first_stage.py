@@ -93,6 +93,7 @@ def first_stage(
     run = search_collection(collection, retriever, depth=depth, counts=counts)
     if len(run.scores) == 0:
         raise DataError(f"{collection.name}: the first stage {label} found no documents")
+    # Offsets (queries + 1,) say where the documents of each query begin.
     documents_per_query = np.diff(run.offsets)
     counts[NOTHING_FOUND] = int(np.count_nonzero(documents_per_query == 0))
     return cached_run.save(run, nonzero(counts))
@@ -162,7 +163,7 @@ def describe(retriever: Retriever) -> tuple[str, dict[str, Any]]:
         return "given", {"kind": "given", "order": _bm25().settings}
     if isinstance(retriever, str | Path) and Path(retriever).is_file():
         file = Path(retriever)
-        label, *_ = file.name.split(".")
+        label, *_ = file.name.split(".")  # ``dense`` of ``dense.scifact.trec``
         return label, _run_recipe(file)
     raise DataError(
         f"unknown first stage {retriever!r}; expected bm25, given, a TREC run file, an encoder, or "
@@ -214,6 +215,7 @@ def search_collection(
         }
         best = rank_documents(remaining_scores)[:depth]
         builder.add(query, {name: remaining_scores[name] for name in best})
+    # In the order of the collection; a query without documents gets an empty ranking.
     return builder.run().of_queries(collection.queries)
 
 
@@ -227,6 +229,7 @@ def _search(
     if retriever == "bm25":
         retriever = _bm25()
     if is_model(retriever):
+        # A query's own document is removed later, so as many more are asked for.
         numbers_removed = [len(collection.removed(query)) for query in collection.queries]
         return as_searcher(retriever).rank(collection, k=depth + max(numbers_removed, default=0))
     if retriever == "given":
@@ -241,9 +244,11 @@ def _search_and_fuse(
 
     Each search is cached, and deeper: fusion can lift documents from below the cutoff.
     """
+    # Deeper, as fusion can lift documents from below the cutoff.
     stages = [first_stage(collection, part, depth=2 * depth) for part in retrievers]
     for stage in stages:
         for name, count in stage.counts.items():
+            # Say which of the retrievers found nothing.
             if name == NOTHING_FOUND:
                 name = nothing_found_by(stage.label)
             counts[name] += count

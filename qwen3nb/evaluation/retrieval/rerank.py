@@ -106,6 +106,7 @@ def rerank(
     """
     has_data_sets = data is not None
     has_tier = bool(tier)
+    # Exactly one of both; the files of MS MARCO go with a tier.
     if has_data_sets == has_tier or (msmarco and not has_tier):
         raise ValueError(
             "expected either data sets or a tier (with the MS MARCO dev files, if any); got "
@@ -119,10 +120,12 @@ def rerank(
         data_sets = list(data)
     else:
         data_sets = [data]
+    # The official files take the place of MTEB's task.
     if msmarco is not None:
         data_sets = [name for name in data_sets if name not in _MSMARCO]
     model = loaded_scorer(reranker)
 
+    # Called when the job's turn comes: one data set is in memory at a time.
     def find(data_set: Any, retriever: Retriever) -> Iterator[tuple[ScoresPairs, RerankItem]]:
         for item in rerank_items(data_set, retriever, depth=depth, limit=limit):
             yield model, item
@@ -154,6 +157,7 @@ def rerank_items(
     """
     with_candidates = partial(_with_candidates, first=first, depth=depth, limit=limit)
     is_folder = isinstance(data, str | Path) and Path(data).expanduser().is_dir()
+    # All other data are MTEB tasks.
     if isinstance(data, TestCollection) or is_folder:
         collections = find_collections(data)
         for collection in collections:
@@ -167,6 +171,7 @@ def rerank_items(
     for task in members:
         collections = _load_collections(task, group)
         parts = _parts_of_group(collections)
+        # The members of a group of tasks count as parts of one data set.
         if group:
             parts = len(members)
         for collection in collections:
@@ -311,6 +316,7 @@ class RerankItem:
     @property
     def _facts(self) -> DataFacts:
         collection = self.collection
+        # The usual threshold is not stated.
         threshold = None
         if collection.relevance_threshold != 1:
             threshold = collection.relevance_threshold
@@ -355,6 +361,7 @@ class RerankItem:
         run_file = write_run(run_path(record, digest), reranked, tag=model.label)
         first_run = self._write_first_run(run.folder)
         result = replace(result, files=RunFiles(runs={run_file.name: digest}, first_run=first_run))
+        # Only the qrels are left to write.
         return run.with_runs(result, None, self.collection.qrels)
 
     def _write_first_run(self, folder: Path) -> FirstRun:
@@ -370,6 +377,7 @@ class RerankItem:
         Scored queries are journaled: an interrupted run loses at most one. A ``fresh`` run scores
         all queries again.
         """
+        # By name: no score should depend on the order of the first stage.
         candidates = self.first.run.by_name()
         name = f"{reranker.identity[:16]}-{sha256_json(self.first.recipe)[:16]}.jsonl"
         journal = Journal(paths.cache() / "rerank" / name)
@@ -386,7 +394,7 @@ class RerankItem:
             text = self.collection.queries[query]
             documents = candidates.listed(query)
             texts = [self.collection.documents[document] for document in documents]
-            key = sha256_json([text, documents, texts])
+            key = sha256_json([text, documents, texts])  # another one once any text changes
             entry = None
             if not run.fresh:
                 entry = journal.get(key)
@@ -404,6 +412,7 @@ class RerankItem:
         recall = f"Recall@{self.first.recipe['depth']}"
         reranked_scores = self._scores(reranked, self.measures)
         first_scores = self._scores(self.first.run, (*self.measures, recall))
+        # The upper bound: a reranker that knows the grades.
         best_scores = self._scores(self._best_order(), self.measures)
         columns = {str(name): reranked_scores.array(name) for name in self.measures}
         for measure in self.measures:
@@ -456,7 +465,7 @@ def rerank_pairs(reranker: Reranker, pairs: Any, output: Path) -> int:
         place = "pairs"
         numbered = enumerate(table_rows(pairs, what=place), start=1)
         numbered_rows = checked_rows(numbered, fields, place)
-    rows = [row for _, row in numbered_rows]
+    rows = [row for _, row in numbered_rows]  # the numbers are for error messages
     try:
         scores = reranker.score_pairs(rows)
     except RerankError as error:
@@ -485,6 +494,7 @@ def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, records in records_by_name.items():
         row: dict[str, Any] = {"dataset": name}
+        # Each record of a group states its number of parts; without a group, it is 0.
         is_whole = len(records) >= (records[-1].data.parts or 1)
         for metric in metrics:
             row[metric] = None

@@ -110,11 +110,11 @@ def variants(
     for count in averages:
         if count < 1:
             raise ValueError(f"expected positive numbers of checkpoints to average; got {count}")
-    texts, lengths = [PLAIN], ["unit"]
+    texts, lengths = [PLAIN], ["unit"]  # vectors are scaled to length 1
     if prefix or append_eos:
         texts.append(_text_with_tokens(prefix, append_eos=append_eos))
     if normalization:
-        lengths.append("kept")
+        lengths.append("kept")  # or left as long as they are
     weights = [_weights(count) for count in averages]
     combinations = itertools.product(poolings, weights, texts, lengths)
     return [Variant(*options) for options in combinations]
@@ -170,6 +170,7 @@ def ablate(
     weights = _averaged_weights(Path(training), selected)
     folders = {entry.name: entry.folder for entry in weights.values()}
     available = [replace(variant, weights=weights[variant.weights].name) for variant in selected]
+    # Of two checkpoints, the means of the last two and of the last three are the same.
     distinct = list(dict.fromkeys(available))
     outcomes: list[VariantResult[Variant]] = []
     for variant in tqdm(distinct, desc="ablation", unit="variant", disable=not show_progress):
@@ -246,6 +247,7 @@ def find_trainings(folder: Path | str) -> list[TrainingVariant]:
         for name, value in values.items():
             components[name] = value
             if not isinstance(value, str):
+                # As text, which is equal for equal values.
                 components[name] = canonical(value).decode()
         trainings.append(TrainingVariant(file.parent.name, file.parent, components))
     return trainings

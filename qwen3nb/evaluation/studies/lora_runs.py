@@ -80,6 +80,7 @@ def find_trained(
     """
     base = Path(outputs).expanduser()
     folders: list[Path] = []
+    # The folder of a seed, of a configuration, or of several.
     for pattern in ("", "seed_*/", "*/seed_*/"):
         folders += base.glob(f"{pattern}checkpoints/final")
     adapters = sorted(folder for folder in folders if _is_adapter(folder))
@@ -108,6 +109,7 @@ def _trained_adapter(final: Path, training: Path | str | None) -> TrainedAdapter
     Raises:
         DataError: the folder is not as a training leaves it, or the configuration is no mapping.
     """
+    # <configuration>/seed_<n>/checkpoints/final
     folder = final.resolve().parent.parent
     seed = _SEED.fullmatch(folder.name)
     if seed is None:
@@ -196,6 +198,7 @@ def evaluate_trained(
     for adapter in adapters:
         tier_of_adapter = tier
         if not tier and not data_sets:
+            # The training may have named the tier to evaluate.
             tier_of_adapter = str(adapter.setting("eval", "eval_tier") or "")
         evaluation = _AdapterEvaluation(
             adapter, changes[adapter.folder], base, tier_of_adapter, options
@@ -226,12 +229,13 @@ class _AdapterEvaluation:
         """Rerank data sets, or those of the tier."""
         model: str | Path = self.adapter.folder
         adapter_folder = None
+        # Otherwise the adapter itself names its base model.
         if self.base is not None:
             model, adapter_folder = self.base, self.adapter.folder
         reranker = load_reranker(
             model,
             adapter=adapter_folder,
-            template="double-newline",
+            template="double-newline",  # as in training
             instruction=self._instruction,
             **_selected(self.options, DeviceOptions),
             **_selected(self.options, PairOptions),
@@ -252,6 +256,7 @@ class _AdapterEvaluation:
             instruction=self._instruction,
             **_selected(self.options, DeviceOptions),
         )
+        # An adapter embeds the data sets of this tier that it also reranks.
         if not tasks and self.tier == "fast":
             tasks = list(TIERS["fast"].reranking)
         return evaluate(encoder, tasks=tasks or None, **self._run_options("embedding"))

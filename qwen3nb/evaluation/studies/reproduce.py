@@ -138,6 +138,7 @@ def reproduce(
         except (SpecError, MirrorError, EvaluationError) as error:
             innermost = error.__cause__ or error
             *_, last_line = str(innermost).strip().splitlines()
+            # The last line of a traceback begins with a type, such as ``ValueError: ``.
             _, _, reason = last_line.strip().rpartition("Error: ")
             reproduction = Reproduction(published, None, None, reason)
         yield reproduction
