@@ -165,15 +165,15 @@ class Segment:
         indexed = len(self._entries)
         if count == indexed:
             return
-        heads = np.fromfile(
+        key_rows = np.fromfile(
             self.keys_file,
             dtype=_ROW,
             count=count - indexed,
             offset=indexed * _ROW.itemsize,
         )
-        rows = np.arange(indexed, indexed + len(heads), dtype=np.uint64)
+        rows = np.arange(indexed, indexed + len(key_rows), dtype=np.uint64)
         # An entry is the first bits of a key, then the number of its row.
-        new_entries = np.sort(_first_bits(heads["key"]) | rows)
+        new_entries = np.sort(_first_bits(key_rows["key"]) | rows)
         if indexed == 0:
             self._entries = new_entries
             return
@@ -187,7 +187,7 @@ class Segment:
         """
         rows_at_once = max(1, _BLOCK // self.row_bytes)
         vectors = np.empty((rows_at_once, self.dimension), dtype=self.dtype)
-        heads = np.empty(rows_at_once, dtype=_ROW)
+        key_rows = np.empty(rows_at_once, dtype=_ROW)
         with (
             self.file.open("rb", buffering=0) as vector_file,
             self.keys_file.open("rb", buffering=0) as key_file,
@@ -198,15 +198,15 @@ class Segment:
                 count = int(wanted_rows[-1]) - first + 1
                 vector_file.seek(block_file.HEADER + first * self.row_bytes)
                 key_file.seek(first * _ROW.itemsize)
-                if not fill(vectors[:count], vector_file) or not fill(heads[:count], key_file):
+                if not fill(vectors[:count], vector_file) or not fill(key_rows[:count], key_file):
                     return
-                wanted_vectors, wanted_heads = vectors[:count], heads[:count]
+                wanted_vectors, wanted_key_rows = vectors[:count], key_rows[:count]
                 has_other_rows = count != len(wanted_rows)  # between those that are wanted
                 if has_other_rows:
                     wanted_vectors = wanted_vectors[wanted_rows - first]
-                    wanted_heads = wanted_heads[wanted_rows - first]
-                keys = wanted_heads["key"]
-                is_sound = np.equal(self.checksums(keys, wanted_vectors), wanted_heads["crc"])
+                    wanted_key_rows = wanted_key_rows[wanted_rows - first]
+                keys = wanted_key_rows["key"]
+                is_sound = np.equal(self.checksums(keys, wanted_vectors), wanted_key_rows["crc"])
                 yield StoredRows(part, keys, wanted_vectors, is_sound)
 
     def _parts(self, rows: Rows, rows_at_once: int) -> Iterator[slice]:
@@ -324,12 +324,12 @@ class SegmentWriter:
         folder: Path,
         dimension: int,
         *,
-        full: int,
+        max_bytes: int,
         half: bool,
     ) -> SegmentWriter:
         """Continue a segment of this machine without a writer, or begin a new one.
 
-        A segment of ``full`` bytes is full. Without locks, every writer begins a new segment.
+        A segment of ``max_bytes`` is full. Without locks, every writer begins a new segment.
         """
         prefix = f"{_machine()}-"
         ending = f"-{dimension}.npy"
@@ -339,7 +339,7 @@ class SegmentWriter:
         for segment in find_segments(folder):
             name = segment.file.name
             if name.startswith(prefix) and name.endswith(ending):
-                writer = cls._continued(segment, full)
+                writer = cls._continued(segment, max_bytes)
                 if writer is not None:
                     return writer
         segment = Segment(folder / f"{prefix}{secrets.token_hex(4)}{ending}")
@@ -351,10 +351,10 @@ class SegmentWriter:
         return cls(segment, handle)
 
     @classmethod
-    def _continued(cls, segment: Segment, full: int) -> SegmentWriter | None:
+    def _continued(cls, segment: Segment, max_bytes: int) -> SegmentWriter | None:
         """Return a writer of a segment that is not full and has no other; else None."""
         with contextlib.suppress(FileNotFoundError):  # just removed
-            is_full = len(segment) >= MOST_ROWS or segment.file.stat().st_size >= full
+            is_full = len(segment) >= MOST_ROWS or segment.file.stat().st_size >= max_bytes
             if is_full:
                 return None
             handle = segment.file.open("r+b", buffering=0)
@@ -372,9 +372,9 @@ class SegmentWriter:
     def append(self, keys: Keys, vectors: Floats) -> None:
         """Append rows, all or none, up to `MOST_ROWS` in total; raise OSError if the disk fails."""
         vectors = vectors.astype(self.segment.dtype)
-        heads = np.empty(len(keys), dtype=_ROW)
-        heads["key"] = keys
-        heads["crc"] = self.segment.checksums(keys, vectors)
+        key_rows = np.empty(len(keys), dtype=_ROW)
+        key_rows["key"] = keys
+        key_rows["crc"] = self.segment.checksums(keys, vectors)
         try:
             self._vectors.seek(self.size)
             block_file.write_all(vectors, self._vectors)
@@ -383,12 +383,12 @@ class SegmentWriter:
                 # Release the page cache of written data, which is rarely read soon: otherwise
                 # writing slows down tenfold once memory is short.
                 os.posix_fadvise(self._vectors.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            block_file.write_all(heads, self._keys)
+            block_file.write_all(key_rows, self._keys)
         except OSError:
             with contextlib.suppress(OSError):  # the next writer truncates it
                 self._cut()
             raise
-        self.rows += len(heads)
+        self.rows += len(key_rows)
 
     def is_there(self) -> bool:
         """Return whether the file was not removed."""
@@ -469,12 +469,13 @@ class EmbeddingCache:
                 continue
             unfilled = by_key[~is_filled[by_key]]  # sorted keys are found faster
             with contextlib.suppress(FileNotFoundError):  # removed in the meantime
+                # Rows of the segment, and which of the unfilled keys each may have.
                 rows, positions = segment.candidates(_first_bits(keys[unfilled]))
                 if len(rows) == 0:
                     continue
-                targets = unfilled[positions]
+                rows_to_fill = unfilled[positions]  # of `vectors`
                 for stored in segment.read(rows):
-                    target = targets[stored.part]
+                    target = rows_to_fill[stored.part]
                     is_damaged[target[~stored.is_sound]] = True
                     # Candidates share only the first bits of a key.
                     has_key = (stored.keys == keys[target]).all(axis=1)
@@ -506,20 +507,20 @@ class EmbeddingCache:
 
     def _store(self, keys: Keys, vectors: Floats) -> bool:
         dimension = vectors.shape[1]
-        full = min(MOST_BYTES, self.limit // _PARTS)  # bytes of a full segment
+        max_bytes = min(MOST_BYTES, self.limit // _PARTS)  # of a segment
         self._reserve(len(keys) * bytes_per_vector(dimension, half=self.half))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._describe()
         while len(keys):
-            writer = self._writer_for(dimension, full)
+            writer = self._writer_for(dimension, max_bytes)
             room = MOST_ROWS - writer.rows
             writer.append(keys[:room], vectors[:room])
             keys, vectors = keys[room:], vectors[room:]
-            if writer.rows == MOST_ROWS or writer.size >= full:
+            if writer.rows == MOST_ROWS or writer.size >= max_bytes:
                 self._close()
         return True
 
-    def _writer_for(self, dimension: int, full: int) -> SegmentWriter:
+    def _writer_for(self, dimension: int, max_bytes: int) -> SegmentWriter:
         """Return the open writer, or open one for vectors of a dimension."""
         writer = self._writer
         is_usable = (
@@ -527,7 +528,7 @@ class EmbeddingCache:
         )
         if writer is None or not is_usable:
             self._close()
-            writer = SegmentWriter.open(self.folder, dimension, full=full, half=self.half)
+            writer = SegmentWriter.open(self.folder, dimension, max_bytes=max_bytes, half=self.half)
             self._writer = writer
         return writer
 
