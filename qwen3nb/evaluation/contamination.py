@@ -251,21 +251,21 @@ def look_up(training: TrainingData, sources: Sequence[Texts]) -> list[Contaminat
 
 def _index(sources: Iterable[Texts]) -> _Index:
     """Hash the texts of tasks; of documents a sample that fits `MOST_HASHES`."""
-    whole_texts: list[Hashes] = []  # and all of the queries
-    in_documents = _Sample()
+    unsampled: list[Hashes] = []  # of whole texts, and of all sequences in queries
+    sample = _Sample()  # of the sequences in documents
     # In words; 0 stands for whole texts.
     lengths = {0, GRAM}
     for source in sources:
         for _, texts in _batches(source.read()):
-            for sequences in _sequences_to_find(source, texts, in_documents.sampled):
+            for sequences in _sequences_to_find(source, texts, sample.sampled):
                 if len(sequences.hashes) > 0:
                     lengths.add(sequences.length)
-                if source.are_documents and sequences.length > 0:
-                    in_documents.hashes.append(sequences.hashes)
+                if source.are_documents and not sequences.are_whole_texts:
+                    sample.hashes.append(sequences.hashes)
                 else:
-                    whole_texts.append(sequences.hashes)
-            in_documents.shrink()
-    return _Index([*whole_texts, *in_documents.hashes], lengths, in_documents.sampled)
+                    unsampled.append(sequences.hashes)
+            sample.shrink()
+    return _Index([*unsampled, *sample.hashes], lengths, sample.sampled)
 
 
 class _Sample:
@@ -298,6 +298,10 @@ class _Sequences(NamedTuple):
     hashes: Hashes
     rows: NDArray[np.int64]  # number of the text of each
 
+    @property
+    def are_whole_texts(self) -> bool:
+        return self.length == 0
+
 
 def _sequences_to_find(source: Texts, texts: Sequence[str], sampled: int) -> Iterator[_Sequences]:
     """Yield those of `_sequences` by which texts of a task are found.
@@ -311,8 +315,8 @@ def _sequences_to_find(source: Texts, texts: Sequence[str], sampled: int) -> Ite
             is_selected = _is_in_sample(hashes, sampled)
         else:
             # A text of exactly so many words has a single sequence of them.
-            sequences_by_text = np.bincount(rows)
-            is_selected = sequences_by_text[rows] == 1
+            sequences_per_text = np.bincount(rows)
+            is_selected = sequences_per_text[rows] == 1
         yield _Sequences(length, hashes[is_selected], rows[is_selected])
 
 
@@ -362,7 +366,7 @@ def _first_lines(source: Texts, texts: Sequence[str], index: _Index) -> NDArray[
     first_lines = np.full((len(KINDS), len(texts)), _NEVER, dtype=np.int64)
     for sequences in _sequences_to_find(source, texts, index.sampled):
         kind = KINDS.index("contained")
-        if sequences.length == 0:
+        if sequences.are_whole_texts:
             kind = KINDS.index("exact")
         elif sequences.length == GRAM:
             kind = KINDS.index(f"{GRAM}-gram")
