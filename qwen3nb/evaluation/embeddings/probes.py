@@ -161,7 +161,8 @@ def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -
     p_value = None
     if spearman.value is not None and len(gold) > 2:
         p_value = float(scipy.stats.spearmanr(cosines, gold).pvalue)
-    return WordSimilarity(spearman, p_value, len(gold), len(gold) / len(pairs))
+    coverage = len(gold) / len(pairs)
+    return WordSimilarity(spearman, p_value, n=len(gold), coverage=coverage)
 
 
 def analogies(
@@ -190,14 +191,15 @@ def analogies(
     hits: list[float] = []
     if rows:
         unit = _unit_rows(list(vectors.values()))
-        added = unit  # what b - a + c is computed from
+        added = unit  # (N, D): what b - a + c is computed from
         if not scale:
             added = np.asarray(list(vectors.values()), dtype=np.float64)
         for start in range(0, len(rows), _BLOCK):
             block = np.array(rows[start : start + _BLOCK])
             hits += _are_answered(added, unit, block, topk).tolist()
     accuracy = aggregate({"hit": numbered(hits)}, how="mean", columns=("hit",))
-    return Analogies(accuracy, topk, len(rows), len(rows) / len(questions), scale)
+    coverage = len(rows) / len(questions)
+    return Analogies(accuracy, topk, n=len(rows), coverage=coverage, scaled=scale)
 
 
 def _are_answered(
@@ -272,7 +274,9 @@ def clusters(
         groups = KMeans(len(names), random_state=seed, n_init=starts).fit_predict(points)
         for name, measure in measures.items():
             scores[name][f"seed-{seed}"] = float(measure(truth, groups))
-    return Clusters(means(scores), len(points), len(names), tuple(seeds), scale)
+    return Clusters(
+        means(scores), n=len(points), clusters=len(names), seeds=tuple(seeds), scaled=scale
+    )
 
 
 def linear_probe(
@@ -306,16 +310,16 @@ def linear_probe(
         "predicted": numbered(predicted),
     }
     return LinearProbe(
-        aggregate(columns, how="mean", columns=("hit",)),
-        aggregate(columns, how="macro_f1", columns=("truth", "predicted")),
-        len(test_labels),
-        len(train_labels),
+        accuracy=aggregate(columns, how="mean", columns=("hit",)),
+        macro_f1=aggregate(columns, how="macro_f1", columns=("truth", "predicted")),
+        n=len(test_labels),
+        n_train=len(train_labels),
     )
 
 
 def vector_geometry(vectors: ArrayLike) -> Geometry:
     """Measure the geometry of ``vectors`` (N, D), N >= 2, without zero vectors."""
-    unit = _unit_rows(vectors, least=2)
+    unit = _unit_rows(vectors, min_rows=2)
     return Geometry(
         lengths=np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1),
         variances=unit.var(axis=0),
@@ -324,11 +328,11 @@ def vector_geometry(vectors: ArrayLike) -> Geometry:
     )
 
 
-def _unit_rows(vectors: ArrayLike, *, least: int = 1) -> Vectors:
+def _unit_rows(vectors: ArrayLike, *, min_rows: int = 1) -> Vectors:
     """Scale the rows of (N, D) to length 1, in double precision."""
     rows = np.asarray(vectors, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) < least:
-        raise ValueError(f"expected vectors (N, D) with N >= {least}; got {rows.shape}")
+    if rows.ndim != 2 or len(rows) < min_rows:
+        raise ValueError(f"expected vectors (N, D) with N >= {min_rows}; got {rows.shape}")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     has_no_direction = ~np.isfinite(lengths) | (lengths == 0)
     invalid = np.flatnonzero(has_no_direction).tolist()
@@ -408,10 +412,10 @@ def _classify_sample(encoder: Encoder, *, seed: int) -> LinearProbe:
     task.load_data()
     train, test = task.dataset["train"], task.dataset["test"]
     return linear_probe(
-        encoder.encode(list(train["text"])),
-        list(train["label"]),
-        encoder.encode(list(test["text"])),
-        list(test["label"]),
+        train=encoder.encode(list(train["text"])),
+        train_labels=list(train["label"]),
+        test=encoder.encode(list(test["text"])),
+        test_labels=list(test["label"]),
         seed=seed,
     )
 

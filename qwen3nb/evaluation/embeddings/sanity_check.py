@@ -196,7 +196,7 @@ def _geometry(geometry: Geometry, model: Encoder) -> list[Check]:
         Check(
             "dimensions of a vector",
             "INFO",
-            f"{geometry.dimension}",
+            observed=f"{geometry.dimension}",
             value=float(geometry.dimension),
         ),
         _lengths(geometry, model, texts),
@@ -204,15 +204,15 @@ def _geometry(geometry: Geometry, model: Encoder) -> list[Check]:
         Check(
             "different texts point in different directions",
             _passed_if(cosine < COSINE_LIMIT),
-            f"mean cosine {cosine:z.3f}",  # z: no minus sign before 0.000
-            f"< {COSINE_LIMIT}",
+            observed=f"mean cosine {cosine:z.3f}",  # z: no minus sign before 0.000
+            expected=f"< {COSINE_LIMIT}",
             value=cosine,
             n=f"{len(geometry.cosines):,} pairs",
         ),
         Check(
             "directions in use (effective rank)",
             "INFO",
-            f"{geometry.effective_rank:.1f} of at most {len(geometry.singular_values)}",
+            observed=f"{geometry.effective_rank:.1f} of at most {len(geometry.singular_values)}",
             value=geometry.effective_rank,
             n=texts,
         ),
@@ -237,8 +237,8 @@ def _lengths(geometry: Geometry, model: Encoder, texts: str) -> Check:
     return Check(
         "vectors have length 1",
         verdict,
-        f"{lengths.min():.4f} to {lengths.max():.4f}",
-        expected,
+        observed=f"{lengths.min():.4f} to {lengths.max():.4f}",
+        expected=expected,
         value=deviation,
         n=texts,
         remark=remark,
@@ -252,9 +252,9 @@ def _collapsed_dimensions(geometry: Geometry, texts: str) -> Check:
     return Check(
         "collapsed dimensions",
         _passed_if(share < COLLAPSED_SHARE),
-        f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance below "
-        f"{COLLAPSED_VARIANCE:g}",
-        f"< {COLLAPSED_SHARE:.0%}",
+        observed=f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance "
+        f"below {COLLAPSED_VARIANCE:g}",
+        expected=f"< {COLLAPSED_SHARE:.0%}",
         value=share,
         n=texts,
         remark=f"variance {lowest:.1e} to {highest:.1e}, mean {geometry.variances.mean():.1e}",
@@ -274,8 +274,8 @@ def _paraphrase(encoder: Encoder) -> Check:
     return Check(
         "a paraphrase is closer than unrelated sentences",
         verdict,
-        f"{of_paraphrase:.3f} against {unrelated}",
-        "closer than each of three",
+        observed=f"{of_paraphrase:.3f} against {unrelated}",
+        expected="closer than each of three",
         value=margin,
         n=f"{len(similarities)} pairs",
     )
@@ -319,7 +319,15 @@ def _valued(
     if score.value is not None:
         observed = f"{score.value:.3f}"
     return Check(
-        name, verdict, observed, expected, score.value, score.low, score.high, n=n, remark=remark
+        name,
+        verdict,
+        observed,
+        expected,
+        value=score.value,
+        low=score.low,
+        high=score.high,
+        n=n,
+        remark=remark,
     )
 
 

@@ -185,7 +185,7 @@ class _Bench:
             faiss_index.measure_speed(search_once, self.queries, threads=count)
             for count in self.threads
         ]
-        parameter, _ = FAMILIES[index.family]
+        parameter = FAMILIES[index.family].parameter
         return AnnPoint(
             family=index.family,
             made=index.made,
@@ -226,10 +226,10 @@ def compress(
         signs, query_signs = truncated.mapped(_signs), _signs(query_vectors)
         sign_bytes = math.ceil(dimension / 8)  # a bit each
         variants = (
-            _Variant("float32", truncated, query_vectors, 4 * dimension),
-            _Variant("int8", in_int8, query_vectors, dimension),
-            _Variant("binary documents", signs, query_vectors, sign_bytes),
-            _Variant("binary", signs, query_signs, sign_bytes),
+            _Variant("float32", truncated, query_vectors, size=4 * dimension),
+            _Variant("int8", in_int8, query_vectors, size=dimension),
+            _Variant("binary documents", signs, query_vectors, size=sign_bytes),
+            _Variant("binary", signs, query_signs, size=sign_bytes),
         )
         for variant in variants:
             # One document more, as one may be the query itself.

@@ -263,8 +263,9 @@ def search_domain(
     else:
         # A query's own document is removed below, so as many more are asked for.
         numbers_removed = [len(documents) for documents in domain.itself.values()]
-        enough = depth + max(numbers_removed, default=0)
-        run = as_searcher(model).rank_boosted(_DomainTexts(domain), domain.factors, k=enough)
+        searcher = as_searcher(model)
+        k = depth + max(numbers_removed, default=0)
+        run = searcher.rank_boosted(_DomainTexts(domain), domain.factors, k=k)
     best: Hits = {}
     for query, scores in run.items():
         removed = domain.itself.get(query, ())

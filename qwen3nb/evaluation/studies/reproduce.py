@@ -131,7 +131,7 @@ def reproduce(
         absent_names = [need.id for need in absent_needs if used_names & set(need.used_by)]
         if absent_names:
             reason = f"neither in the mirror nor on the hub: {', '.join(absent_names)}"
-            yield Reproduction(published, None, None, reason)
+            yield Reproduction(published, result=None, value=None, reason=reason)
             continue
         try:
             reproduction = _reproduce(published, show_progress=show_progress)
@@ -140,7 +140,7 @@ def reproduce(
             *_, last_line = str(innermost).strip().splitlines()
             # The last line of a traceback begins with a type, such as ``ValueError: ``.
             _, _, reason = last_line.strip().rpartition("Error: ")
-            reproduction = Reproduction(published, None, None, reason)
+            reproduction = Reproduction(published, result=None, value=None, reason=reason)
         yield reproduction
 
 
