@@ -359,8 +359,8 @@ def _metrics(task: AbsTask) -> tuple[Metrics, str]:
     """
     score_of_mteb = str(task.metadata.main_score)
     if task.metadata.type not in SEARCH_TYPES:
-        metrics, name_of_first = _METRICS.get(task.metadata.type, ({}, ""))
-        if score_of_mteb == name_of_first:
+        metrics, first_in_mteb = _METRICS.get(task.metadata.type, ({}, ""))
+        if score_of_mteb == first_in_mteb:  # such as ``cosine_spearman``, our ``Spearman``
             first_metric = next(iter(metrics))
             return metrics, first_metric
         return metrics, score_of_mteb
@@ -445,7 +445,7 @@ class SearchTexts:
 
     def grades(self, query: str) -> dict[str, int]:
         """Return the judged documents of a query with their grades."""
-        part = self._part_of(query)
+        part = self._slice_of(query)
         if part is None:
             return {}
         judgements = part.data["relevant_docs"].get(query.removeprefix(part.prefix), {})
@@ -461,7 +461,7 @@ class SearchTexts:
         texts: dict[str, dict[str, DocumentText]] = {query: {} for query in wanted}
         for part in self._slices:
             # Ids of queries begin with the prefix of their part.
-            queries = [query for query in wanted if self._part_of(query) is part]
+            queries = [query for query in wanted if self._slice_of(query) is part]
             names: set[str] = set()
             for query in queries:
                 names.update(wanted[query])
@@ -470,7 +470,7 @@ class SearchTexts:
                 texts[query] = {name: rows[name] for name in wanted[query] if name in rows}
         return texts
 
-    def _part_of(self, query: str) -> Slice | None:
+    def _slice_of(self, query: str) -> Slice | None:
         """Return the split and subset that has a query."""
         for part in self._slices:
             if query.startswith(part.prefix):

@@ -17,6 +17,7 @@ _BYTES_PER_HIT = 256  # the score of a document by name, in MTEB's run and in a 
 _BYTES_PER_CANDIDATE = 320  # a candidate of a query, and its judgement
 _BYTES_PER_QUERY = 4096  # a query with its scores
 _BYTES_PER_ID = 130  # the id of a document
+_COPIES_OF_TEXTS = 3  # of the vectors of all texts, or of all queries
 _COPIES_OF_BLOCK = 4  # of a block of vectors: as encoded, in order, and scaled in float64
 
 
@@ -36,15 +37,15 @@ def task_memory(
 ) -> int:
     """Return the bytes for a task and a batch, besides the loaded model."""
     width = max((encoder.dimension for encoder in encoders), default=0)
-    vector = 4 * width  # bytes
+    vector = 4 * width  # bytes, 4 of each float32
     if not task.documents:
-        return batch + 3 * vector * (task.texts or 0)
+        return batch + vector * _COPIES_OF_TEXTS * (task.texts or 0)
     vectors_at_once = min(task.documents, block_size(width))
-    vectors = vector * (_COPIES_OF_BLOCK * vectors_at_once + 3 * task.queries)
+    vectors = vector * (_COPIES_OF_BLOCK * vectors_at_once + _COPIES_OF_TEXTS * task.queries)
     number_of_hits = task.hits
     if task.candidates and not encoders:  # searchers give no score to some candidates
-        share = max(searcher.matched_share for searcher in searchers)
-        number_of_hits = int(number_of_hits * share)
+        scored_share = max(searcher.matched_share for searcher in searchers)
+        number_of_hits = int(number_of_hits * scored_share)
     hits = _BYTES_PER_HIT * number_of_hits
     ids = (
         _BYTES_PER_CANDIDATE * task.candidates

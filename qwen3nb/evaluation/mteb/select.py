@@ -8,7 +8,7 @@ import hashlib
 import logging
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -360,14 +360,19 @@ def _sample_collection(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
         candidates = {query: candidates[query] for query in candidates if query in judgements}
         for documents in candidates.values():
             needed_documents.update(documents)
-    ids = data["corpus"]["id"]
-    other_rows = [row for row, document in enumerate(ids) if document not in needed_documents]
-    kept_rows = {other_rows[position] for position in sample_positions(len(other_rows), limit)}
-    kept_rows.update(row for row, document in enumerate(ids) if document in needed_documents)
+    kept_rows = _kept_rows(data["corpus"]["id"], needed_documents, limit)
     return {
         **data,
         "queries": queries,
-        "corpus": data["corpus"].select(sorted(kept_rows)),
+        "corpus": data["corpus"].select(kept_rows),
         "relevant_docs": judgements,
         "top_ranked": candidates,
     }
+
+
+def _kept_rows(documents: Sequence[str], needed: Collection[str], limit: int) -> list[int]:
+    """Return the rows of the needed documents, and of a sample of the others, ascending."""
+    needed_rows = [row for row, document in enumerate(documents) if document in needed]
+    other_rows = [row for row, document in enumerate(documents) if document not in needed]
+    sampled_rows = [other_rows[position] for position in sample_positions(len(other_rows), limit)]
+    return sorted([*needed_rows, *sampled_rows])
