@@ -173,16 +173,16 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         scores: dict[str, float] = {}
         # Outside of training, the log may be of another model at the same step.
         if self._training:
-            scores = self._logged(state)
+            scores = self._logged_scores(state)
         if not scores:
-            scores = self._log(state, **trainer)
+            scores = self._score_and_log(state, **trainer)
         metrics.update(scores)
 
     def on_save(self, args: Any, state: Any, control: Any, **trainer: Any) -> None:
         """Score the model at a checkpoint whose step was not evaluated, and add it to its state."""
-        if self._logged(state):  # `on_evaluate` has scored this step
+        if self._logged_scores(state):  # `on_evaluate` has scored this step
             return
-        self._log(state, **trainer)
+        self._score_and_log(state, **trainer)
         if not state.is_world_process_zero:
             return
         # The state of the checkpoint was written before the last entry of the log.
@@ -194,14 +194,14 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         # As written by transformers: a loss or a score may be NaN.
         write_text(file, json.dumps(trainer_state, indent=2, sort_keys=True) + "\n")
 
-    def _logged(self, state: Any) -> dict[str, float]:
+    def _logged_scores(self, state: Any) -> dict[str, float]:
         """Return the scores of this step in the log, by their names there."""
         for entry in reversed(state.log_history):
             if entry.get("step") == state.global_step and self.metric in entry:
                 return {key: entry[key] for key in (self.metric, f"{self.metric}_runtime")}
         return {}
 
-    def _log(
+    def _score_and_log(
         self, state: Any, *, model: Any = None, processing_class: Any = None, **_: Any
     ) -> dict[str, float]:
         """Score the model in the main process; add the scores to the log of every process."""
@@ -253,9 +253,9 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         own_tokenizer = self._own_tokenizer(model, tokenizer)
         return TrainedEncoder(model, own_tokenizer, self._options, batch_size=self._batch_size)
 
-    def _own_tokenizer(self, model: Any, trainers: Any) -> Any:
+    def _own_tokenizer(self, model: Any, trainers_tokenizer: Any) -> Any:
         """Return a copy of the tokenizer with prefix and end token; else of the trainer's."""
-        source = trainers
+        source = trainers_tokenizer
         if self._tokenizer is not None:
             source = self._tokenizer
         if source is None:
