@@ -59,7 +59,7 @@ def freeze(name: str) -> Path:
         if name == NOW or target.exists():
             raise ReleaseError(f"{name!r} is taken: a release is never replaced; give another name")
         with new_folder(target) as work:
-            _copy(source, work / "results", leave=_LEFT_OUT)
+            _copy(source, work / "results", left_out=_LEFT_OUT)
             _check_records(work / "results", source)
             records = load_results(work / "results", whole=False)
             if not records:
@@ -177,14 +177,14 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def _copy(
-    source: Path, target: Path, *, only: tuple[str, ...] = (), leave: tuple[str, ...] = ()
+    source: Path, target: Path, *, only: tuple[str, ...] = (), left_out: tuple[str, ...] = ()
 ) -> None:
     """Copy the files below a folder, if it exists; those named by their content as hard links."""
     for name in _files(source):
         file, copy = source / name, target / name
         first_folder, _, _ = name.partition("/")
         has_other_suffix = bool(only) and file.suffix not in only
-        if has_other_suffix or first_folder in leave:
+        if has_other_suffix or first_folder in left_out:
             continue
         copy.parent.mkdir(parents=True, exist_ok=True)
         # Never changed, so a hard link is as good as a copy.
