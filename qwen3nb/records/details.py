@@ -193,10 +193,11 @@ def config_of(details: Mapping[str, Any]) -> dict[str, Any]:
     is_on_own_data = "boosts" in facts["data"]
     if is_on_own_data:  # these records state the dimensions also of a model without vectors
         facts["search"].setdefault("dimensions", None)
+    # In the order of older records.
     for name, field_of_result in _PLACES.items():
         if name in facts[field_of_result]:
             config[name] = facts[field_of_result][name]
-        if name == "queries" and details["top"] is not None:  # in the order of older records
+        if name == "queries" and details["top"] is not None:  # there, `top` comes next
             config["top"] = details["top"]
     return config
 

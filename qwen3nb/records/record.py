@@ -402,7 +402,7 @@ def _record_of(value: Any, file: Path) -> Result:
     if schema in _UNTYPED:  # older: all details are in one mapping
         fields = {**value, **details_of(value["config"])}
         del fields["config"]
-        schema = _UNTYPED[schema]
+        schema = _UNTYPED[schema]  # that of which all else is the same
     if schema == ONE_FILE:  # without files next to it
         scores = QueryScores.of(value["per_query"])
         return _checked(fields, file, per_query=scores, top=fields.get("top"))

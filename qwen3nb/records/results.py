@@ -388,6 +388,7 @@ def _located(record: Result) -> Iterator[tuple[str, str, str]]:
     part_without_prefix = ("", "")
     if len(parts) == 1:
         (part_without_prefix,) = parts
+    # An id such as ``test/en/00042`` begins with its split and subset.
     part_by_prefix = {f"{split}/{subset}/": (split, subset) for split, subset in parts}
     # As `qwen3nb.evaluation.mteb.per_query` names them: a task with only one part has no prefix.
     _, only_subset = part_without_prefix

@@ -74,6 +74,7 @@ class Verifier:
         result, raw = read_record(file)
         if not _has_own_checksum(raw):
             yield _CHANGED
+        # Without any entry, it may have been copied here from another folder.
         elif listed and result.checksum not in listed:
             yield f"{CHECKSUMS} does not list it as it is: it was changed after it was written"
         problems_of_tables = side_file_problems(result)
@@ -104,6 +105,7 @@ class Verifier:
         last_change = max(stat.st_ctime_ns for stat in stats)
         if time.time_ns() - last_change <= TICK:  # the next change may have the same time
             return ""
+        # Unlike the time of the last write, ctime cannot be set by a program.
         stamps = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
         return sha256_json([stamps, listed])
 
@@ -301,6 +303,7 @@ def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
     if result.data.complete and JUDGED in metrics:  # every document counts as judged
         metrics.remove(JUDGED)
     threshold = result.data.relevance_threshold or 1
+    # zeros: a query counts as 0 if none of its judged documents is relevant.
     computed = score_run(qrels, run, metrics, threshold=threshold, zeros=True)
     for metric in metrics:
         yield from _column_problems(metric, result.per_query[metric], computed[metric])
@@ -495,6 +498,7 @@ def listed_records(folder: Path) -> dict[str, dict[str, bool]]:
 
 def _mteb_differences(file: _MTEBFile, result: Result) -> Iterator[str]:
     """Compare a record with MTEB's own file, unless it is from a later evaluation."""
+    # Empty if the record names no file of MTEB.
     digest_in_record = ""
     if result.task.mteb is not None:
         digest_in_record = result.task.mteb.file

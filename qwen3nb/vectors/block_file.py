@@ -254,6 +254,7 @@ def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
     """
     for shard in read_manifest(folder).shards:
         file = folder / shard.file
+        # Computed again only if the file has changed.
         digest = remembered_digest([file], partial(sha256_file, file))
         if digest != shard.sha256:
             raise ValueError(

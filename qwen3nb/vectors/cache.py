@@ -526,7 +526,7 @@ class EmbeddingCache:
         is_usable = (
             writer is not None and writer.segment.dimension == dimension and writer.is_there()
         )
-        if writer is None or not is_usable:
+        if writer is None or not is_usable:  # None again, for type checkers
             self._close()
             writer = SegmentWriter.open(self.folder, dimension, max_bytes=max_bytes, half=self.half)
             self._writer = writer
@@ -708,6 +708,7 @@ def list_caches(folder: Path | None = None) -> list[ModelVectors]:
         statuses = [file.stat() for file in path.iterdir()]
         if not statuses:  # being removed
             continue
+        # The manifest may be missing or damaged, but its vectors take space all the same.
         about = _described(path)
         settings = about.get("settings")
         if not isinstance(settings, dict):

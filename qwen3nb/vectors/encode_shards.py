@@ -183,6 +183,7 @@ def _planned_cuts(source: Path, folder: Path, shards: int | None) -> Cuts:
             "Choose a new folder"
         )
     if shards:
+        # The number may have been lowered, as a part has a least size.
         firsts = _first_texts(plan.texts, shards, grain=encode_file.AT_ONCE)
         if len(firsts) != len(plan.shards):
             raise ValueError(
