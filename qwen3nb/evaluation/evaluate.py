@@ -165,6 +165,7 @@ def _evaluate_tasks(
         return rerank(model, tier=tier, limit=limit, **options)
     items = [TaskItem(task, limit) for task in selected]
     jobs: list[Job] = [(item.key, partial(item.on, model)) for item in items]
+    # Each record states the tier that it was made for.
     options["config"] = {**(options["config"] or {}), "tier": tier}
     return evaluate_each(jobs, Run(**options), label=label_of(model), kind="tasks")
 
@@ -266,10 +267,12 @@ class CollectionItem:
             substitute=collection.substitute,
         )
         threshold = collection.relevance_threshold
+        # zeros: a query counts as 0 if none of its judged documents is relevant.
         scores = score_run(
             collection.qrels, stage.run, self.measures, threshold=threshold, zeros=True
         )
         data = DataFacts()
+        # The usual threshold is not stated.
         if threshold != 1:
             data = DataFacts(relevance_threshold=threshold)
         search = SearchFacts(depth=self.depth, words=self._words(model.settings))

@@ -297,7 +297,8 @@ def _probe_vectors(encode: Encode, probes: Sequence[Probe]) -> Vectors:
             if not vectors:
                 raise  # the width of a vector is not known yet
             vector = np.full_like(vectors[0], np.nan)
-        if not probe.text and not vector.any():  # zero for an empty text is as good as none
+        # Zero for an empty text is as good as none.
+        if not probe.text and not vector.any():
             vector = np.full_like(vectors[0], np.nan)
         vectors.append(vector)
     return np.stack(vectors)
@@ -483,6 +484,7 @@ class _Findings:
             yield Cause("dimensions", detail)
         elif dimension > our_dimension:
             yield Cause("another model", detail)
+        # (N,), NaN for a text that was refused.
         lengths = np.linalg.norm(self.other_vectors, axis=1)
         have_length_1 = bool(np.nanmax(np.abs(lengths - 1)) < _LENGTH_TOLERANCE)
         if have_length_1 and not self.reference.encoder.normalize:

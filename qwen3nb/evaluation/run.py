@@ -119,6 +119,7 @@ class Run:
         file = write_bytes(run_path(record, digest, kind="qrels"), content)
         files = replace(result.files, qrels={file.name: digest})
         if ranked is not None:
+            # distinct: trec_eval ranks ties in an order of its own, so there are none.
             digest = run_digest(record, ranked, tag=label, distinct=True)
             file = write_run(run_path(record, digest), ranked, tag=label, distinct=True)
             files = replace(files, runs={file.name: digest})
@@ -263,6 +264,7 @@ def _evaluate_or_reuse(model: Any, item: Item, run: Run) -> tuple[Result, bool]:
         if not run.fresh:
             stored_record = stored(model, item, run)
             if stored_record is not None:
+                # Another model may have had this label since: tables show this one again.
                 used_again(file, stored_record.checksum)
                 return stored_record, False
         result = item.evaluate(loaded(model), run)

@@ -208,6 +208,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         scores: dict[str, float] = {}
         if state.is_world_process_zero:
             scores = self._scores(model, processing_class)
+        # The other processes wait here, so that all log the same.
         scores = _of_main_process(scores)
         scores = {f"eval_{name}": value for name, value in scores.items()}
         entry = {**scores, "step": state.global_step}
@@ -270,6 +271,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         prefix, end_token = self._options.prefix, None
         if self._options.append_eos:
             end_token = tokenizer.eos_token
+        # From here on, the tokenizer adds both to every text.
         if prefix or self._options.append_eos:
             surround(tokenizer.backend_tokenizer, prefix=prefix, end=end_token)
         return tokenizer

@@ -156,7 +156,7 @@ def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -
         # The dot product of unit vectors is their cosine.
         products = _unit_rows(first_vectors) * _unit_rows(second_vectors)
         cosines = products.sum(axis=1).tolist()
-    columns = {"cosine": numbered(cosines), "gold": numbered(gold)}
+    columns = {"cosine": numbered(cosines), "gold": numbered(gold)}  # by number of the pair
     spearman = aggregate(columns, how="spearman", columns=("cosine", "gold"))
     p_value = None
     if spearman.value is not None and len(gold) > 2:
@@ -304,6 +304,7 @@ def linear_probe(
     predicted = model.predict(np.asarray(test)).tolist()
     truth = [number_of_label[label] for label in test_labels]
     hits = [number == label for number, label in zip(predicted, truth, strict=True)]
+    # By the number of the text.
     columns = {
         "hit": numbered(hits),
         "truth": numbered(truth),

@@ -143,6 +143,7 @@ def choose_tasks(
     check_types(types, tasks_found)
     languages, splits, subsets = _as_list(languages), _as_list(splits), _as_list(subsets)
     is_narrowed = bool(languages or splits or subsets)
+    # A group has no splits of its own: its members are narrowed.
     if is_narrowed:
         tasks_found = split_groups(tasks_found)
     if types:
@@ -169,6 +170,7 @@ def _as_list(names: str | Sequence[str]) -> list[str]:
 def _candidates(tier: str, names: Sequence[str], benchmark: str) -> tuple[list[AbsTask], str]:
     """Return the tasks of a benchmark, of names, of a tier or of all of MTEB, and their origin."""
     mteb = load_library("mteb")
+    # ``all`` is no name of a task.
     names_tasks = bool(names) and names != [ALL]
     if benchmark:
         _check_known("benchmark", benchmark, [entry.name for entry in mteb.get_benchmarks()])

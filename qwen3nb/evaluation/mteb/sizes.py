@@ -181,7 +181,7 @@ def _part(
     return TaskPart(
         task,
         columns,
-        queries=subset.get("num_queries") or round(queries),
+        queries=subset.get("num_queries") or round(queries),  # else its distinct ones
         candidates=candidates.get("num_top_ranked", 0),
         rows=subset.get("num_samples", 0),
         trained=trained,

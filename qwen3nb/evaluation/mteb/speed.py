@@ -118,6 +118,7 @@ def _seconds_per_text(encoder: Encoder, texts: Sequence[str], batch_size: int) -
     As many are encoded at once as fill passes: a few would take longer than their share. One that
     takes a second is enough.
     """
+    # A long text may take so long that it is enough.
     seconds = time_encoding(encoder, texts[:1])
     if seconds >= _ENOUGH_SECONDS_FOR_ONE:
         return seconds

@@ -82,6 +82,7 @@ def evaluate_domain(
 
     def find(entry: AnyModel) -> list[tuple[Any, DomainItem]]:
         model = _model_of(entry, model_options)
+        # Of models with equal weights and settings, the first is evaluated.
         label_of_equal = labels.get(model.identity)
         if label_of_equal is not None:
             raise UnsupportedError(f"the same weights and settings as {label_of_equal}")

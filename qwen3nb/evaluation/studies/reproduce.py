@@ -136,6 +136,7 @@ def reproduce(
         try:
             reproduction = _reproduce(published, show_progress=show_progress)
         except (SpecError, MirrorError, EvaluationError) as error:
+            # The cause says more than the error that wraps it.
             innermost = error.__cause__ or error
             *_, last_line = str(innermost).strip().splitlines()
             # The last line of a traceback begins with a type, such as ``ValueError: ``.
