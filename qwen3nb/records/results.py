@@ -397,12 +397,14 @@ def _located(record: Result) -> Iterator[tuple[str, str, str]]:
     # One prefix may be the beginning of another.
     longest_first = sorted(part_by_prefix, key=len, reverse=True)
     for query in record.scores.queries:
-        matching = [prefix for prefix in longest_first if query.startswith(prefix)]
-        if matching:
-            prefix = matching[0]
-            yield (*part_by_prefix[prefix], query.removeprefix(prefix))
+        matching_prefixes = [prefix for prefix in longest_first if query.startswith(prefix)]
+        if matching_prefixes:
+            prefix = matching_prefixes[0]
+            split, subset = part_by_prefix[prefix]
         else:
-            yield (*part_without_prefix, query)
+            prefix = ""
+            split, subset = part_without_prefix
+        yield split, subset, query.removeprefix(prefix)
 
 
 def _parts(record: Result) -> list[tuple[str, str]]:

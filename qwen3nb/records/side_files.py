@@ -350,12 +350,17 @@ def write_tables(
     scores_entry, top_entry = None, None
     if scores:
         file, digest = _write_table(record, "scores", encode_scores(scores))
-        counts = dict(scores.counts)
-        entry = ScoresEntry(file.name, digest, len(scores.queries), scores.ids, counts)
+        entry = ScoresEntry(
+            file.name,
+            digest,
+            queries=len(scores.queries),
+            ids=scores.ids,
+            columns=dict(scores.counts),
+        )
         scores_entry = asdict(entry)
     if top is not None:
         file, digest = _write_table(record, "top", encode_top(top))
-        top_entry = asdict(SideEntry(file.name, digest, len(top)))
+        top_entry = asdict(SideEntry(file.name, digest, queries=len(top)))
     return {"scores": scores_entry, "top": top_entry}
 
 

@@ -175,11 +175,12 @@ def check_files(
     are compared with has changed since (`Verifier.stamp`). All cores are used if the time per
     record shows that this outweighs starting processes.
     """
-    code, stamps = "", dict[str, str]()
+    # Only a whole check is remembered: with stamps by file, for this version of the code.
+    code = ""
+    stamps: dict[str, str] = {}
     if not checksums_only:
         code, verifier = code_digest(), Verifier()
         stamps = {str(file): verifier.stamp(file) for file in files}
-    # Stamps of records that were found consistent, by file.
     remembered = _consistent_before(code)
     files_to_check = list(files)
     if not fresh:

@@ -170,7 +170,10 @@ def cut_texts(
         for blank_line in handle:  # at the end
             input_digest.update(blank_line)
         size = handle.tell()
-    return Cuts(ShardSource(source.name, size, input_digest.hexdigest(), texts), tuple(parts))
+    shard_source = ShardSource(
+        source.name, bytes=size, sha256=input_digest.hexdigest(), texts=texts
+    )
+    return Cuts(shard_source, tuple(parts))
 
 
 def _planned_cuts(source: Path, folder: Path, shards: int | None) -> Cuts:

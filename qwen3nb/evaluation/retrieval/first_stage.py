@@ -130,7 +130,9 @@ class _CachedRun:
         if not is_whole:
             return None
         run = load_run(self.file).of_queries(queries)
-        return FirstStage(self.label, run, self.recipe, note["digest"], note.get("counts", {}))
+        return FirstStage(
+            self.label, run, self.recipe, digest=note["digest"], counts=note.get("counts", {})
+        )
 
     def save(self, run: RunArrays, counts: dict[str, int]) -> FirstStage:
         """Write a run and its note; return the first stage."""

@@ -206,7 +206,7 @@ def _with_candidates(
     stage = first_stage(collection, first, depth=depth)
     if not stage.digest:  # the run could not be kept later, either: name the id
         run_digest(Path(collection.name), stage.run, tag="")
-    return RerankItem(collection, stage, limit, parts)
+    return RerankItem(collection, stage, limit=limit, parts=parts)
 
 
 def _load_collections(task: AbsTask, group: str) -> list[TestCollection]:

@@ -201,7 +201,11 @@ def evaluate_trained(
             # The training may have named the tier to evaluate.
             tier_of_adapter = str(adapter.setting("eval", "eval_tier") or "")
         evaluation = _AdapterEvaluation(
-            adapter, changes[adapter.folder], base, tier_of_adapter, options
+            adapter,
+            change=changes[adapter.folder],
+            base=base,
+            tier=tier_of_adapter,
+            options=options,
         )
         runs_of_adapter = [evaluation.on_reranking(data_sets)]
         if adapter.embeds and (tasks or tier_of_adapter):
