@@ -329,6 +329,7 @@ def _found(source: Texts, index: _Index, place: Callable[[int], str]) -> Contami
         ids.update(names)
         ids_with_words.update(name for name, text in zip(names, texts, strict=True) if _words(text))
         for hit in _hits(source, names, texts, index, place):
+            # Several texts may have one id: the best kind of match counts.
             earlier_hit = hits.get(hit.id)
             if earlier_hit is None or _rank(hit) < _rank(earlier_hit):
                 hits[hit.id] = hit

@@ -385,6 +385,7 @@ class _Reference:
         for name in setup.texts:
             # The change may join prompt and text, so they are one text from here on.
             if name.endswith(_IN_PROMPTS_TOO):
+                # Such as ``lower-cased, in prompts too``.
                 change = _TEXT_CHANGES[name.removesuffix(_IN_PROMPTS_TOO)]
                 prompt, text = "", change.apply(prompt + text)
             elif name in _TEXT_CHANGES:
@@ -694,6 +695,7 @@ class _Findings:
             return Cause("quantised activations", f"{rounding}, of fixed ranges; {what_is_left}")
         if high > _SPREAD * low:
             return Cause("several causes", f"or int8 of fixed ranges; {what_is_left}")
+        # So few bits would move all texts alike.
         if typical_error > _COARSE_ERROR and high > _SPREAD_IF_COARSE * low:
             return Cause("another model", f"or a part of ours; {what_is_left}")
         return None
@@ -739,6 +741,7 @@ def _rounding_nodes(other: Any) -> str:
     node = _ROUNDING_NODES.get(file.suffix)
     if node is None or not file.is_file():
         return ""
+    # Each node has its type once in the file.
     count = file.read_bytes().count(node.spelling)
     if count == 0:
         return ""

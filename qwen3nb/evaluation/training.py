@@ -113,7 +113,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
             else:
                 data = _only(find_collections(data))
         self._data = data
-        self.name = name.removeprefix("eval_") or data.name
+        self.name = name.removeprefix("eval_") or data.name  # the log adds ``eval_``
         if not _SCORE_NAME.fullmatch(self.name):
             raise ValueError(f"expected a name of letters, digits and ._-; got {self.name!r:.60}")
         self.primary_metric = self.name

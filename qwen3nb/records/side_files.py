@@ -277,6 +277,7 @@ class StoredScores(QueryScores):
                 "record: one of them was changed after it was written. Restore both, or run the "
                 "task again with --fresh"
             )
+        # Records with the same queries share one tuple of ids in memory.
         return SHARED_QUERIES.share(self.ids, queries)
 
     def array(self, column: str) -> Array:

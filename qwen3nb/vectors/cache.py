@@ -601,6 +601,7 @@ class EmbeddingCache:
             )
             return otherwise
         finally:
+            # Within a `with` block, the segment stays open for the next call.
             if not self._stay_open:
                 self._close()
 

@@ -317,6 +317,7 @@ def _texts_of(shard: Shard, source: Path) -> Iterator[str]:
                 f"{source}: the texts of {shard.file} are not those of the plan; "
                 "did the file change, or is it another one on this machine?"
             )
+        # Read again: no text of a changed file may be encoded.
         handle.seek(shard.offset)
         yield from itertools.islice(texts_from(handle, source), shard.texts)
 

@@ -58,7 +58,7 @@ def load_checked(
     _check_weights(model, source)
     with mirror.hub_access(mirror.needs([], [source])):
         loaded = model.load()
-    lacks_data = bool(missing_needs)
+    lacks_data = bool(missing_needs)  # no weights are among these
     if lacks_data and data:
         require_data(loaded, tasks, run, tier=tier, limit=limit)
     return loaded

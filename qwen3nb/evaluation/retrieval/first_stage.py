@@ -289,6 +289,7 @@ def _read_run(collection: TestCollection, file: Path, counts: Counter[str]) -> R
     run, ties = load_run_with_ties(file)
     counts[_TIES] += ties
     counts[_STRAY] += len(run.keys() - collection.queries.keys())
+    # A run may have queries of another split, too.
     run = run.of_queries(collection.queries)
     for query, scores in run.items():
         for document in scores:

@@ -215,10 +215,11 @@ def _load_collections(task: AbsTask, group: str) -> list[TestCollection]:
     try:
         with hub_access(needs([task])), quiet():
             collections = find_collections(task)
-    except (DataError, MirrorError):
+    except (DataError, MirrorError):  # their messages say what to do
         raise
     except Exception as error:  # a loader may raise anything
         is_built_in = task.metadata.dataset["path"].startswith("qwen3nb/")
+        # Not downloaded, so a failure is no matter of the network.
         if is_built_in:
             raise
         raise explain(task, error) from error
