@@ -316,9 +316,9 @@ class Results(Sequence[Result]):
 
         target = Path(file)
         is_csv = check_choice("ending of the file", target.suffix, (".parquet", ".csv")) == ".csv"
-        numeric = {"seed": pa.int64(), "value": pa.float64()}
-        texts = [name for name in _SCORE_COLUMNS if name not in numeric]
-        types = {**dict.fromkeys(_SCORE_COLUMNS, pa.large_string()), **numeric}
+        types_of_numbers = {"seed": pa.int64(), "value": pa.float64()}
+        text_columns = [name for name in _SCORE_COLUMNS if name not in types_of_numbers]
+        types = {**dict.fromkeys(_SCORE_COLUMNS, pa.large_string()), **types_of_numbers}
         schema = pa.schema(types)
         with new_file(target) as handle:
             if is_csv:
@@ -330,7 +330,7 @@ class Results(Sequence[Result]):
                     frame = _score_rows(record)
                     if is_csv:
                         # A spreadsheet would run a text such as ``=1+1``.
-                        frame[texts] = frame[texts].map(inert_text)
+                        frame[text_columns] = frame[text_columns].map(inert_text)
                     writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
         return target
 

@@ -74,9 +74,9 @@ def evaluate_domain(
         options: options of `Run`; and those of `Model`, for specs and entries. Kept qrels have
             grades: binary metrics need `Domain.threshold`, as in ``trec_eval -l 2``.
     """
-    of_run = {name: options[name] for name in options if name in RunOptions.__annotations__}
-    run = Run(**of_run, strict=strict)
-    model_options = {name: options[name] for name in options if name not in of_run}
+    run_options = {name: options[name] for name in options if name in RunOptions.__annotations__}
+    run = Run(**run_options, strict=strict)
+    model_options = {name: options[name] for name in options if name not in run_options}
     model_options |= {"batch_size": run.batch_size, "show_progress": run.show_progress}
     labels: dict[str, str] = {}  # by identity
 

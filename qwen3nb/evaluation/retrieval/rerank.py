@@ -106,8 +106,9 @@ def rerank(
     """
     has_data_sets = data is not None
     has_tier = bool(tier)
-    # Exactly one of both; the files of MS MARCO go with a tier.
-    if has_data_sets == has_tier or (msmarco and not has_tier):
+    has_exactly_one = has_data_sets != has_tier
+    # The files of MS MARCO take the place of a tier's task.
+    if not has_exactly_one or (msmarco and not has_tier):
         raise ValueError(
             "expected either data sets or a tier (with the MS MARCO dev files, if any); got "
             f"data {data!r}, tier {tier!r}, msmarco {msmarco and str(msmarco)!r}"
