@@ -357,6 +357,7 @@ def _hits(
     first_lines = _first_lines(source, texts, index)
     is_seen = first_lines < _NEVER
     for row in np.flatnonzero(is_seen.any(axis=0)).tolist():
+        # (kinds,): the first kind that holds.
         kind = int(np.argmax(is_seen[:, row]))
         line = int(first_lines[kind, row])
         yield Found(names[row], texts[row], KINDS[kind], place(line))
@@ -396,10 +397,12 @@ def _sequences(texts: Sequence[str], lengths: Collection[int]) -> Iterator[_Sequ
     words_per_text = np.array([len(words) for words in words_by_text])
     rows_with_words = np.flatnonzero(words_per_text)
     whole_texts = [" ".join(words_by_text[row]) for row in rows_with_words]
+    # 0: whole texts, of any number of words.
     yield _Sequences(0, _hashed(whole_texts), rows_with_words)
     word_hashes = _hashed([*chain(*words_by_text)])
     row_of_word = np.repeat(np.arange(len(texts)), words_per_text)
-    # Each sequence is hashed from that of one word less: times the base, plus its last word.
+    # Each sequence is hashed from that of one word less: times the base, plus its last word. In 64
+    # bits, these numbers overflow, as they may.
     hashes = word_hashes
     for length in range(2, GRAM + 1):
         last_words = word_hashes[length - 1 :]

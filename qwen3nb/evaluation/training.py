@@ -245,6 +245,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         metric = RECORDED["collection"][0]
         depth = CollectionItem(self._data).depth
         run = search_collection(self._data, encoder, depth=depth)
+        # zeros: a query counts as 0 if none of its judged documents is relevant.
         scores = score_run(self._data.qrels, run, [metric], zeros=True)
         return means(scores)[metric]
 
@@ -282,6 +283,7 @@ def _is_sharded(model: torch.nn.Module) -> bool:
     for module in model.modules():
         if type(module).__name__ == "FullyShardedDataParallel":
             return True
+    # FSDP2 and ZeRO-3 leave their marks on the weights.
     for weight in model.parameters():
         is_of_fsdp2, is_of_zero3 = hasattr(weight, "full_tensor"), hasattr(weight, "ds_id")
         if is_of_fsdp2 or is_of_zero3:
@@ -399,6 +401,7 @@ def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
             "such weights of the encoder). A model with adapters (LoRA) cannot be scored during "
             "training; score the result: qwen3nb eval --checkpoint FOLDER"
         )
+    # assign: the tensors of the model, not copies.
     encoder.load_state_dict(weights, assign=True)
     # Frequencies are not weights: compute them as in a loaded model.
     encoder.rotary_emb = Qwen3RotaryEmbedding(config=config).to(encoder.device)

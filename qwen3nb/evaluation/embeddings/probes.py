@@ -324,6 +324,7 @@ def vector_geometry(vectors: ArrayLike) -> Geometry:
     return Geometry(
         lengths=np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1),
         variances=unit.var(axis=0),
+        # Each pair once.
         cosines=(unit @ unit.T)[np.triu_indices(len(unit), k=1)],
         singular_values=np.asarray(np.linalg.svd(unit, compute_uv=False), dtype=np.float64),
     )

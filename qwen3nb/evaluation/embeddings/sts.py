@@ -57,6 +57,7 @@ class STSPairs:
         """Take the pairs of the first split of a loaded MTEB task."""
         rows: Any = task.dataset
         for key in (*task.hf_subsets, task.eval_splits[0]):
+            # Data of a single subset may have no level of subsets.
             rows = rows.get(key, rows)
         first = tuple(str(sentence) for sentence in rows["sentence1"])
         second = tuple(str(sentence) for sentence in rows["sentence2"])

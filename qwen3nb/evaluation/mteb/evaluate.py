@@ -304,6 +304,7 @@ def data_counts(task: AbsTask) -> dict[str, int]:
             continue
         corpus = part.data["corpus"]
         try:
+            # zeros: a query without a relevant document scores 0.
             counts_of_judgements = judgement_counts(
                 part.data["relevant_docs"],
                 queries=part.data["queries"]["id"],

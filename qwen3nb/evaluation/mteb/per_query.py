@@ -277,6 +277,7 @@ def _values(
         values = list(_numbers(scores.get("v_measures")))
         if not values:
             return {}
+        # By draw: ``00``, ``01`` and so on.
         return {"v_measure": numbered(values, digits=2)}
     if kind not in PREDICTED_TYPES or not predictions:
         return {}

@@ -39,6 +39,7 @@ class KeptSearch:
         self, queries: Any, *, top_k: int, hf_split: str, hf_subset: str, **options: Any
     ) -> dict[str, dict[str, float]]:
         """Return the ``top_k`` best documents per query, and keep the whole ranking."""
+        # Our measures may need more documents than MTEB's.
         depth = max(top_k, self._depth)
         run = self._search.search(
             queries, top_k=depth, hf_split=hf_split, hf_subset=hf_subset, **options

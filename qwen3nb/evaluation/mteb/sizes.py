@@ -204,6 +204,7 @@ def _columns(subset: Mapping[str, Any]) -> dict[str, Column]:
         texts = column.get("unique_texts")
         if texts:
             length = column.get("average_text_length") or column["total_text_length"] / texts
+            # ``queries`` of ``queries_text_statistics``.
             columns[name.partition("_")[0]] = Column(float(texts), float(length))
     return columns
 

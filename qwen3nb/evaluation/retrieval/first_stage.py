@@ -83,6 +83,7 @@ def first_stage(
         raise ValueError(f"expected a depth of at least 1; got {depth}")
     label, recipe = describe(retriever)
     recipe = {**recipe, "depth": depth, "data": collection.revision}
+    # How BM25 splits texts of this language into words.
     if _reads_words(recipe) and collection.words.name:
         recipe["words"] = collection.words.name
     cached_run = _CachedRun(label, recipe)
@@ -158,10 +159,12 @@ def describe(retriever: Retriever) -> tuple[str, dict[str, Any]]:
         descriptions = [describe(part) for part in fused]
         labels = [label for label, _ in descriptions]
         recipes = [recipe for _, recipe in descriptions]
+        # Reciprocal rank fusion.
         return "rrf-" + "-".join(labels), {"kind": "fusion", "k": FUSION, "of": recipes}
     if retriever == "bm25":
         return _bm25().first_stage()
     if retriever == "given":
+        # Candidates without an order are ranked by BM25.
         return "given", {"kind": "given", "order": _bm25().settings}
     if isinstance(retriever, str | Path) and Path(retriever).is_file():
         file = Path(retriever)

@@ -205,7 +205,8 @@ def _with_candidates(
 ) -> RerankItem:
     collection = limited_collection(whole_collection, limit)
     stage = first_stage(collection, first, depth=depth)
-    if not stage.digest:  # the run could not be kept later, either: name the id
+    # Without a digest, TREC cannot express an id: raise the error that names it.
+    if not stage.digest:
         run_digest(Path(collection.name), stage.run, tag="")
     return RerankItem(collection, stage, limit=limit, parts=parts)
 

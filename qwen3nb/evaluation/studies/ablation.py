@@ -169,6 +169,7 @@ def ablate(
     """
     weights = _averaged_weights(Path(training), selected)
     folders = {entry.name: entry.folder for entry in weights.values()}
+    # Each variant is named by the checkpoints that there are.
     available = [replace(variant, weights=weights[variant.weights].name) for variant in selected]
     # Of two checkpoints, the means of the last two and of the last three are the same.
     distinct = list(dict.fromkeys(available))

@@ -124,6 +124,7 @@ def _trained_adapter(final: Path, training: Path | str | None) -> TrainedAdapter
         raise DataError(f"{file}: expected a mapping; got {type(settings).__name__}")
     training_settings = settings.get("training") or {}
     name = str(training_settings.get("mode") or folder.parent.name)
+    # The mode may be stated, or be the beginning of the folder's name.
     for mode in MODES:
         if name.startswith(mode):
             return TrainedAdapter(folder.parent.name, int(seed[1]), mode, final, settings)
@@ -275,7 +276,7 @@ class _AdapterEvaluation:
             **_selected(self.options, RunOptions),
             "limit": self.options.get("limit", 0),
             "seed": self.adapter.seed,
-            "strict": False,
+            "strict": False,  # failures of all adapters are raised at the end
             "tier": self.tier,
             "config": {"training": _snapshot(self.adapter, kind, self.change)},
         }
@@ -358,6 +359,7 @@ def _write_back(adapter: TrainedAdapter, results: Iterable[Result]) -> None:
     """Write one file per data set, in the format of the training's analysis."""
     for result in results:
         main = result.task.main_metric
+        # As the training's own analysis reads it.
         value = {
             "dataset": result.data.collection or result.task.key,
             "per_query": dict(result.per_query.get(main, {})),

@@ -175,7 +175,7 @@ def pydocs_difficulty(
     """
     sample = np.random.default_rng(0).choice(pydocs.query_names, size=500, replace=False)
     texts = {str(query): pydocs.queries[query] for query in sorted(sample)}
-    qrels = {query: {query: 1} for query in texts}
+    qrels = {query: {query: 1} for query in texts}  # its own document only
     collection = TestCollection("PyDocs", dict(pydocs.corpus), texts, qrels)
     scores = {}
     for spec in specs:
