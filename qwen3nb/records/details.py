@@ -142,7 +142,7 @@ def details_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not isinstance(config, Mapping):
         raise ValueError(f"config: expected an object; got {shortened(config)}")
-    options = dict(config)
+    options = dict(config)  # what is no detail stays here
     details: dict[str, Any] = {"options": options, "data": {}, "search": {}, "files": {}}
     details |= {"training": None, "prompt": None, "top": None}
     training = options.get("training")

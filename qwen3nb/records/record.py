@@ -347,6 +347,7 @@ class Result:
             replaced = named_files(path)
             content |= write_tables(path, self.scores, self.top)
             digest = checksum(content)
+            # Listed before and after, so that a kill in between shows.
             with in_checksums(path, digest):
                 write_json(path, {**content, "checksum": digest})
             remove_unnamed(path, replaced=replaced)
@@ -484,6 +485,7 @@ def _fields_without_rows(result: Result) -> dict[str, Any]:
 def _refuse_secrets(content: dict[str, Any], path: Path) -> None:
     """Raise an error if the JSON of a record has a known secret, or what looks like one."""
     secrets = known_secrets()
+    # Known values are refused in any field.
     secrets.values.refuse(json.dumps(content), place=str(path))
     # Data in options, or the id of a document, may look like a secret.
     free_fields = ("options", "training", "prompt", "data", "search", "files")

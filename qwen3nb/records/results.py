@@ -366,6 +366,7 @@ def _score_rows(record: Result) -> DataFrame:
     columns = ["split", "subset", "query"]
     queries = pd.DataFrame(list(_located(record)), columns=columns, dtype=object)
     frames = [queries.assign(metric=name, value=scores.array(name)) for name in scores]
+    # One frame at least, of which no row is left.
     if not frames:
         frames = [queries.assign(metric="", value=math.nan)]
     frame = pd.concat(frames).dropna(subset="value")

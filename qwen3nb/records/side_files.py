@@ -209,6 +209,7 @@ def _encoded(columns: dict[str, Any]) -> bytes:
 
     sink = pa.BufferOutputStream()
     table = pa.table(list(columns.values()), names=list(columns))
+    # Plain columns, whose size in memory is known before they are read.
     pq.write_table(table, sink, compression="zstd", use_dictionary=False, write_statistics=False)
     return bytes(sink.getvalue().to_pybytes())
 
@@ -269,6 +270,7 @@ class StoredScores(QueryScores):
             ResultError: not the file or the table that the record states, or different ids.
         """
         queries = tuple(_column(self.file, _QUERY_ID).to_pylist())
+        # Ids that equal those checked before need no digest.
         are_shared = queries == SHARED_QUERIES.get(self.ids)
         are_expected = are_shared or digest_of_queries(queries) == self.ids
         if not are_expected:

@@ -135,6 +135,7 @@ class Verifier:
         if result.task.mteb is None or result.task.selection:
             return
         for folder in self._mteb_folders(file.parent.parent.parent / "mteb" / "results"):
+            # MTEB's folder is named by the model's identity.
             if not folder.name.startswith(result.model.identity[:_IDENTITY]):
                 continue
             file_of_mteb = self._mteb_file(folder / f"{result.task.name}.json")
@@ -162,6 +163,7 @@ def _check_mteb_file(file: Path) -> _MTEBFile:
     # Each is ``<file name> <SHA-256>``.
     entries = [entry for entry in sorted(journal.keys()) if entry.startswith(prefix)]
     if not file.is_file():
+        # True once it was written completely.
         was_written = any(journal.get(entry) for entry in entries)
         if was_written:
             problem = f"MTEB's {paths.shown(file)} was removed after it was written"

@@ -89,6 +89,7 @@ def read_blocks(file: Path, size: int) -> Iterator[Floats]:
 
 def fill(rows: NDArray[Any], handle: FileIO) -> bool:
     """Fill ``rows`` from the position of ``handle``; return False if the file is too short."""
+    # Their bytes, which a read may fill in several steps.
     target = rows.view(np.uint8).reshape(-1).data
     while target:
         count = handle.readinto(target)

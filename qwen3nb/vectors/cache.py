@@ -194,6 +194,7 @@ class Segment:
         ):
             for part in self._parts(rows, rows_at_once):
                 wanted_rows = rows[part]
+                # One read from the first wanted row to the last.
                 first = int(wanted_rows[0])
                 count = int(wanted_rows[-1]) - first + 1
                 vector_file.seek(block_file.HEADER + first * self.row_bytes)
