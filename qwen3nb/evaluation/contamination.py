@@ -192,12 +192,12 @@ class _Index:
         # quickly: it has about 16 places for each hash.
         bits = min(28, max(16, len(self._hashes).bit_length() + 4))
         self._shift = np.uint64(64 - bits)
-        self._occurs = np.zeros(1 << bits, dtype=bool)
-        self._occurs[self._hashes >> self._shift] = True
+        self._may_occur = np.zeros(1 << bits, dtype=bool)
+        self._may_occur[self._hashes >> self._shift] = True
 
     def _positions(self, hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the rows of ``hashes`` that the tasks have, and their positions among these."""
-        rows = np.flatnonzero(self._occurs[hashes >> self._shift])
+        rows = np.flatnonzero(self._may_occur[hashes >> self._shift])
         positions = np.searchsorted(self._hashes[:-1], hashes[rows])
         is_equal = self._hashes[positions] == hashes[rows]
         return rows[is_equal], positions[is_equal]
@@ -227,10 +227,11 @@ def look_up(training: TrainingData, sources: Sequence[Texts]) -> list[Contaminat
     last_line = 0
     with tqdm(unit="B", unit_scale=True, desc="training data") as bar:
         for source in training.sources:
-            last_lines_before.append(last_line)
+            lines_before = last_line
+            last_lines_before.append(lines_before)
             try:
                 for lines_in_file, texts in _batches(source_texts(source, training)):
-                    lines = np.array(lines_in_file) + last_lines_before[-1]
+                    lines = np.array(lines_in_file) + lines_before
                     last_line = int(lines[-1])
                     for sequences in _sequences(texts, index.lengths):
                         index.note(sequences.hashes, lines[sequences.rows])
@@ -243,8 +244,9 @@ def look_up(training: TrainingData, sources: Sequence[Texts]) -> list[Contaminat
     def place(line: int) -> str:
         """Return the file of a line, and its number there."""
         # The last file that begins before the line.
-        position = bisect_left(last_lines_before, line) - 1
-        return f"{training.sources[position].name}:{line - last_lines_before[position]}"
+        number = bisect_left(last_lines_before, line) - 1
+        line_in_file = line - last_lines_before[number]
+        return f"{training.sources[number].name}:{line_in_file}"
 
     return [_found(source, index, place) for source in sources]
 

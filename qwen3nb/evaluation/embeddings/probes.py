@@ -378,11 +378,11 @@ def probe(
         accuracies[_name(file)] = analogies(words_of_questions, vectors, scale=True)
     return Probes(
         encoder.label,
-        similarities,
-        accuracies,
-        _cluster_sample(encoder),
-        _classify_sample(encoder, seed=seed),
-        vector_geometry(encoder.encode(author_sentences())),
+        words=similarities,
+        analogies=accuracies,
+        clusters=_cluster_sample(encoder),
+        transfer=_classify_sample(encoder, seed=seed),
+        geometry=vector_geometry(encoder.encode(author_sentences())),
     )
 
 

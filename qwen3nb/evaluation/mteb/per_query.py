@@ -240,7 +240,7 @@ def _parts(
             )
         _check_agreement(task, score, score_of_mteb, on=f" on {part.split}/{part.subset}")
         languages = tuple(entry["languages"])
-        parts.append(Part(part.split, part.subset, languages, score, score_of_mteb))
+        parts.append(Part(part.split, part.subset, languages, score=score, mteb=score_of_mteb))
     return tuple(parts)
 
 

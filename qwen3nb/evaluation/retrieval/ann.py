@@ -216,10 +216,10 @@ def compress(
     other models lose more; with ``unit``, truncated vectors get length 1 again. Documents (N, D)
     and queries (Q, D) are in the order of the collection.
     """
-    documents, full = VectorStore.of(vectors), vectors.shape[1]
-    shorter = [dimension for dimension in set(dimensions) if dimension < full]
+    documents, full_dimension = VectorStore.of(vectors), vectors.shape[1]
+    shorter = [dimension for dimension in set(dimensions) if dimension < full_dimension]
     points = []
-    for dimension in [full, *sorted(shorter, reverse=True)]:
+    for dimension in [full_dimension, *sorted(shorter, reverse=True)]:
         truncate = partial(truncate_dimensions, dimension=dimension, unit=unit)
         truncated, query_vectors = documents.mapped(truncate), truncate(queries)
         in_int8 = truncated.mapped(_int8(truncated))

@@ -127,7 +127,13 @@ def _trained_adapter(final: Path, training: Path | str | None) -> TrainedAdapter
     # The mode may be stated, or be the beginning of the folder's name.
     for mode in MODES:
         if name.startswith(mode):
-            return TrainedAdapter(folder.parent.name, int(seed[1]), mode, final, settings)
+            return TrainedAdapter(
+                configuration=folder.parent.name,
+                seed=int(seed[1]),
+                mode=mode,
+                folder=final,
+                settings=settings,
+            )
     raise DataError(f"{folder}: mode {name!r}; expected one of {', '.join(MODES)}")
 
 
