@@ -181,11 +181,11 @@ class _Index:
     Args:
         hashes: of the tasks.
         lengths: numbers of words of the sequences that are looked up.
-        sampled: of so many sequences of documents, one is looked up.
+        one_in: of so many sequences of documents, one is looked up.
     """
 
-    def __init__(self, hashes: Sequence[Hashes], lengths: set[int], sampled: int) -> None:
-        self.lengths, self.sampled = lengths, sampled
+    def __init__(self, hashes: Sequence[Hashes], lengths: set[int], one_in: int) -> None:
+        self.lengths, self.one_in = lengths, one_in
         self._hashes = np.unique(np.concatenate(hashes))
         self._lines = np.full(len(self._hashes), _NEVER, dtype=np.int64)
         # Most hashes of training data are not among these. A table of their first bits tells so
@@ -259,7 +259,7 @@ def _index(sources: Iterable[Texts]) -> _Index:
     lengths = {0, GRAM}
     for source in sources:
         for _, texts in _batches(source.read()):
-            for sequences in _sequences_to_find(source, texts, sample.sampled):
+            for sequences in _sequences_to_find(source, texts, sample.one_in):
                 if len(sequences.hashes) > 0:
                     lengths.add(sequences.length)
                 if source.are_documents and not sequences.are_whole_texts:
@@ -267,29 +267,29 @@ def _index(sources: Iterable[Texts]) -> _Index:
                 else:
                     unsampled.append(sequences.hashes)
             sample.shrink()
-    return _Index([*unsampled, *sample.hashes], lengths, sample.sampled)
+    return _Index([*unsampled, *sample.hashes], lengths, sample.one_in)
 
 
 class _Sample:
-    """Hashes of sequences in documents: one of ``sampled``, at most `MOST_HASHES`."""
+    """Hashes of sequences in documents: one in ``one_in``, at most `MOST_HASHES`."""
 
     def __init__(self) -> None:
         self.hashes: list[Hashes] = []
-        self.sampled = 1  # a power of 2
+        self.one_in = 1  # a power of 2
 
     def shrink(self) -> None:
         """Drop equal hashes if there are too many; then half of them, as often as it takes."""
         while sum(len(hashes) for hashes in self.hashes) > MOST_HASHES:
             distinct = np.unique(np.concatenate(self.hashes))
             if len(distinct) > MOST_HASHES // 2:
-                self.sampled *= 2
-                distinct = distinct[_is_in_sample(distinct, self.sampled)]
+                self.one_in *= 2
+                distinct = distinct[_is_in_sample(distinct, self.one_in)]
             self.hashes = [distinct]
 
 
-def _is_in_sample(hashes: Hashes, sampled: int) -> NDArray[np.bool_]:
-    """Return which of ``sampled`` hashes is taken, a power of 2: one that ends in zeros."""
-    last_bits = hashes & np.uint64(sampled - 1)
+def _is_in_sample(hashes: Hashes, one_in: int) -> NDArray[np.bool_]:
+    """Return which hashes are taken, one in ``one_in``, a power of 2: those that end in zeros."""
+    last_bits = hashes & np.uint64(one_in - 1)
     return np.asarray(last_bits == 0)
 
 
@@ -305,16 +305,16 @@ class _Sequences(NamedTuple):
         return self.length == 0
 
 
-def _sequences_to_find(source: Texts, texts: Sequence[str], sampled: int) -> Iterator[_Sequences]:
+def _sequences_to_find(source: Texts, texts: Sequence[str], one_in: int) -> Iterator[_Sequences]:
     """Yield those of `_sequences` by which texts of a task are found.
 
     They are the sequences of 13 words, of documents a sample, and whole texts of fewer words.
     """
     if not source.are_documents:
-        sampled = 1  # every sequence of a query
+        one_in = 1  # every sequence of a query
     for length, hashes, rows in _sequences(texts, source.lengths):
         if length == GRAM:
-            is_selected = _is_in_sample(hashes, sampled)
+            is_selected = _is_in_sample(hashes, one_in)
         else:
             # A text of exactly so many words has a single sequence of them.
             sequences_per_text = np.bincount(rows)
@@ -343,7 +343,7 @@ def _found(source: Texts, index: _Index, place: Callable[[int], str]) -> Contami
         found={kind: numbers[kind] for kind in KINDS},
         hits=tuple(sorted(hits)),
         examples=tuple(sorted(hits.values(), key=_rank)[:_EXAMPLES]),
-        sampled=index.sampled if source.are_documents else 1,
+        sampled=index.one_in if source.are_documents else 1,
         wordless=len(ids - ids_with_words),
     )
 
@@ -368,7 +368,7 @@ def _hits(
 def _first_lines(source: Texts, texts: Sequence[str], index: _Index) -> NDArray[np.int64]:
     """Return the first line of training data with each text, (kinds, texts); or `_NEVER`."""
     first_lines = np.full((len(KINDS), len(texts)), _NEVER, dtype=np.int64)
-    for sequences in _sequences_to_find(source, texts, index.sampled):
+    for sequences in _sequences_to_find(source, texts, index.one_in):
         kind = KINDS.index("contained")
         if sequences.are_whole_texts:
             kind = KINDS.index("exact")

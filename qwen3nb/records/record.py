@@ -423,7 +423,7 @@ def _record_of(value: Any, file: Path) -> Result:
 _reader = functools.cache(TypeAdapter)
 
 
-def _validated(kind: Any, value: Any, where: Path | str, *within: str) -> Any:
+def _validated(kind: Any, value: Any, file: Path | str, *within: str) -> Any:
     """Return a JSON value as ``kind``.
 
     Raises:
@@ -432,11 +432,11 @@ def _validated(kind: Any, value: Any, where: Path | str, *within: str) -> Any:
     try:
         return _reader(kind).validate_python(value)
     except ValidationError as error:
-        raise ResultError(f"{where}: {field_problem(error, value, within=within)}") from None
+        raise ResultError(f"{file}: {field_problem(error, value, within=within)}") from None
 
 
 def _checked(
-    value: Mapping[str, Any], where: Path | str, *, per_query: Any, top: Any = None
+    value: Mapping[str, Any], file: Path | str, *, per_query: Any, top: Any = None
 ) -> Result:
     """Return the record in a JSON value.
 
@@ -444,10 +444,10 @@ def _checked(
         ResultError: names the file and the field.
     """
     fields = {**value, "per_query": per_query, "top": top, "place": 0}
-    result: Result = _validated(Result, fields, where)
+    result: Result = _validated(Result, fields, file)
     if result.task.main_metric not in result.metrics:
         main = shortened(result.task.main_metric)
-        raise ResultError(f"{where}: task.main_metric: {main} is not among the metrics")
+        raise ResultError(f"{file}: task.main_metric: {main} is not among the metrics")
     return result
 
 

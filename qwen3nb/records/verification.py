@@ -56,6 +56,7 @@ class Verifier:
     def check(self, file: Path) -> list[str]:
         """Return the problems of the record in ``file``; an unreadable file is one."""
         listed = self._listed_checksums(file)
+        # True in the list: it was written completely.
         if not os.path.lexists(file) and any(listed.values()):
             remedy = f"if that was meant, delete its lines in {CHECKSUMS}"
             return [f"it was removed after it was written; {remedy}"]
@@ -519,7 +520,7 @@ def _mteb_differences(file: _MTEBFile, result: Result) -> Iterator[str]:
         yield f"MTEB's result {paths.shown(file.path)} cannot be read ({error!r})"
 
 
-def _outcome_differences(outcome: Mapping[str, Any], task: TaskInfo, where: str) -> Iterator[str]:
+def _outcome_differences(outcome: Mapping[str, Any], task: TaskInfo, file: str) -> Iterator[str]:
     """Compare the score, revision, splits and subsets of a record with MTEB's result."""
     means_by_split = []  # over subsets
     subsets: set[str] = set()
@@ -530,7 +531,7 @@ def _outcome_differences(outcome: Mapping[str, Any], task: TaskInfo, where: str)
     if task.mteb:
         agrees = abs(score - task.mteb.value) <= _TOLERANCE
         if not agrees:
-            yield f"MTEB's score is {task.mteb.value}, in {where} it is {score}"
+            yield f"MTEB's score is {task.mteb.value}, in {file} it is {score}"
     in_record = {
         "revision": task.revision,
         "splits": sorted(task.splits),
@@ -544,4 +545,4 @@ def _outcome_differences(outcome: Mapping[str, Any], task: TaskInfo, where: str)
     for name, stated in in_record.items():
         found = in_outcome[name]
         if stated and found and stated != found:
-            yield f"its {name} is {stated}, in {where} it is {found}"
+            yield f"its {name} is {stated}, in {file} it is {found}"

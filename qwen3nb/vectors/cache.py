@@ -435,7 +435,7 @@ class EmbeddingCache:
         self._segments: dict[Path, Segment] = {}
         self._writer: SegmentWriter | None = None
         self._stay_open = False
-        self._off: set[str] = set()  # actions disabled after an error: "read", "store"
+        self._disabled: set[str] = set()  # actions after an error: "read", "store"
         self._described = False
 
     @cached_property
@@ -586,21 +586,21 @@ class EmbeddingCache:
         """The number of stored vectors, including duplicates."""
         return self._attempt("read", lambda: sum(map(len, find_segments(self.folder))), 0)
 
-    def _attempt(self, action_name: str, action: Callable[[], T], otherwise: T) -> T:
+    def _attempt(self, action_name: str, action: Callable[[], T], fallback: T) -> T:
         """Run ``action``; after an error, which is logged, it is disabled."""
-        if action_name in self._off:
-            return otherwise
+        if action_name in self._disabled:
+            return fallback
         try:
             return action()
         except OSError as error:
-            self._off.add(action_name)
+            self._disabled.add(action_name)
             log.warning(
                 "%s: cannot %s vectors (%s); continuing without",
                 self.folder,
                 action_name,
                 error,
             )
-            return otherwise
+            return fallback
         finally:
             # Within a `with` block, the segment stays open for the next call.
             if not self._stay_open:

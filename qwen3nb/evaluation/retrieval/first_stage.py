@@ -35,7 +35,7 @@ from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, writ
 Retriever = Any  # "bm25", "given", a path, a model, or a list of these
 ScoredQuery = tuple[str, Mapping[str, float]]  # a query and the scores of its documents
 _TIES = "neighbours of a run with equal scores and no ranks, ordered by id"
-_STRAY = "queries of a run that are not among the queries, left out"
+_UNKNOWN_QUERIES = "queries of a run that are not among the queries, left out"
 
 
 @dataclass(frozen=True)
@@ -290,8 +290,9 @@ def _given_candidates(collection: TestCollection) -> Iterator[ScoredQuery]:
 
 def _read_run(collection: TestCollection, file: Path, counts: Counter[str]) -> RunArrays:
     run, ties = load_run_with_ties(file)
+    # Irregularities are counted by their descriptions.
     counts[_TIES] += ties
-    counts[_STRAY] += len(run.keys() - collection.queries.keys())
+    counts[_UNKNOWN_QUERIES] += len(run.keys() - collection.queries.keys())
     # A run may have queries of another split, too.
     run = run.of_queries(collection.queries)
     for query, scores in run.items():
