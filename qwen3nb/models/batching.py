@@ -54,7 +54,7 @@ def batches_by_tokens(
         if padded and batch:
             tokens = lengths[batch[0]]  # padded to the first, which is the longest
         room = budget
-        if budget is not None and shares:
+        if budget is not None and shares:  # less and less, as fewer tokens are left
             share = max(least, tokens_left // shares)
             room = min(budget, share)
         is_full = room is not None and batch_tokens + tokens > room

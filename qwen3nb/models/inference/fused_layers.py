@@ -59,12 +59,13 @@ def fuse_layers(
         quantize(model)
     elif not prepack(model, force=force):
         return False
-    for parent in list(model.modules()):
+    for parent in list(model.modules()):  # a list, as modules are replaced on the way
         _fuse_activation(parent, activation)
         for name, child in list(parent.named_children()):
             faster_layer = _faster_equivalent(child)
             if faster_layer is not None:
                 setattr(parent, name, faster_layer)
+    # Layers that feed one input to several products, such as queries, keys and values.
     for layer in model.modules():
         if type(layer).__name__ in _SEVERAL:
             share_codes(layer)
@@ -88,6 +89,7 @@ def _faster_equivalent(layer: Any) -> nn.Module | None:
     if class_name in _DECODERS:
         return _DecoderLayer(layer)
     if class_name in _ATTENTIONS:
+        # Sliding windows, and attention of an unknown name, stay with transformers' own layer.
         has_window = getattr(layer, "sliding_window", None) is not None
         is_registered = layer.config._attn_implementation in ALL_ATTENTION_FUNCTIONS
         return _RotaryAttention(layer) if is_registered and not has_window else None
@@ -142,6 +144,7 @@ class _RotaryAttention(_Successor):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Return states (N, T, H) of normed states (N, T, H), and weights if there are any."""
+        # (N, h, T, D) each; rotary positions turn queries and keys alone.
         query = rotated(heads_of(self, "q", hidden_states), *position_embeddings)
         key = rotated(heads_of(self, "k", hidden_states), *position_embeddings)
         value = heads_of(self, "v", hidden_states)

@@ -91,8 +91,8 @@ def _input_ranges(model: nn.Module, rows: Rows) -> dict[nn.Module, Range]:
     ranges: dict[nn.Module, Range] = {}
 
     def widen_range(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        states = inputs[0].flatten(0, -2)
-        lowest = torch.amin(states, 0)
+        states = inputs[0].flatten(0, -2)  # of all tokens, (T, H)
+        lowest = torch.amin(states, 0)  # of each channel, (H,)
         highest = torch.amax(states, 0)
         if layer in ranges:
             lowest = torch.minimum(lowest, ranges[layer].lowest)
@@ -104,7 +104,7 @@ def _input_ranges(model: nn.Module, rows: Rows) -> dict[nn.Module, Range]:
         if type(module) is nn.Linear:
             hooks.append(module.register_forward_pre_hook(widen_range))
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # more would add in another order, and shift the ranges a little
     try:
         for row in rows:
             model(input_ids=torch.tensor([list(row)]))
@@ -125,8 +125,8 @@ class _Coder(nn.Module):
     def __init__(self, linears: Sequence[nn.Linear], states: Range) -> None:
         """Cover ``states``, the input of all ``linears``."""
         super().__init__()
-        weights = torch.cat([linear.weight for linear in linears])
-        largest_weights = weights.abs().amax(0).clamp_min(_TINY)
+        weights = torch.cat([linear.weight for linear in linears])  # (outputs of all, H)
+        largest_weights = weights.abs().amax(0).clamp_min(_TINY)  # of each channel, (H,)
         half_ranges = ((states.highest - states.lowest) / 2).clamp_min(_TINY)
         # SmoothQuant: a channel's range is shared out between its states and its weights.
         relative_steps = half_ranges**_SHARE / largest_weights ** (1 - _SHARE)
@@ -136,7 +136,8 @@ class _Coder(nn.Module):
         middles = (states.lowest + states.highest) / 2
         whole_middles = (middles / self.steps).round()
         self._middles = whole_middles * self.steps
-        # A code is state * factor + shift, rounded as `_rounded` says.
+        # A code is state * factor + shift: `_WHOLE` is so large that float32 rounds the sum
+        # to a whole number, whose last byte is the code.
         self._factor = 1 / self.steps
         self._shift = _WHOLE + OFFSET - whole_middles
 
@@ -176,7 +177,7 @@ class FixedLinear(Int8Linear):
         self, codes: Tensor, *, add_to: Tensor | None = None
     ) -> Tensor:
         """Return states or codes (T, O); with ``add_to`` (T, O), add states to it."""
-        states = (codes, 1.0, self._zero)
+        states = (codes, 1.0, self._zero)  # a step of 1: the weight contains the true one
         weights = (self._weight, self._scales, self._zero_points)
         multiply = torch.ops.onednn.qlinear_pointwise
         if add_to is None:
@@ -210,6 +211,7 @@ class _Int8Layer(nn.Module):
         self.attention_coder = _Coder(
             (attention.query, attention.key, attention.value), ranges[attention.query]
         )
+        # A state is step * code + middle; the weight takes the step, and the bias the middle.
         step, middle = _step_and_middle(ranges[mixing.dense])
         self.projections = self._projections(attention, step, middle)
         mixing_weight = mixing.dense.weight
@@ -243,10 +245,10 @@ class _Int8Layer(nn.Module):
         query, key, value = attention.query, attention.key, attention.value
         coder = self.attention_coder
         output = OUTPUT_OF_STATES._replace(dtype=attention_dtype() or torch.float32)
-        # Scores are exponents of 2.
+        # Scores are exponents of 2: e ** score is 2 ** (score / ln 2).
         scale = attention.scaling / _LN2
         queries = coder.linear(query.weight * scale, query.bias * scale, output)
-        # A bias of keys would add the same to all scores of a query.
+        # A bias of keys would add the same to all scores of a query: softmax ignores that.
         keys = FixedLinear(key.weight * coder.steps, None, output=output)
         # Values are in the units of the codes of their mixture.
         values = coder.linear(value.weight / step, (value.bias - middle) / step, output)
@@ -263,6 +265,7 @@ class _Int8Layer(nn.Module):
         bias: Tensor | None,
     ) -> None:
         """Add the two products of some inner channels, with the range of the highest of them."""
+        # The codes 0 to 255 run from a GELU's least value to above the highest one measured.
         end_of_range = float(highest[channels].max()) * _MARGIN
         step = (end_of_range - _LEAST) / 255
         zero = round(-_LEAST / step)
@@ -274,15 +277,15 @@ class _Int8Layer(nn.Module):
 
     def forward(self, states: Tensor, *_: object, packing: PackedLayout, **__: object) -> Tensor:
         """Return states (1, T, H) of states (1, T, H)."""
-        residual = states[0]
+        residual = states[0]  # (T, H)
         codes = self.attention_coder(residual)
         heads = []
         for projection in self.projections:
-            projected = projection(codes).unflatten(1, (-1, self._head_size))
-            heads.append(projected.transpose(0, 1)[None])
+            projected = projection(codes).unflatten(1, (-1, self._head_size))  # (T, h, D)
+            heads.append(projected.transpose(0, 1)[None])  # (1, h, T, D)
         query, key, value = heads
+        # The weights of queries were divided by ln 2, those of values by the step of the codes.
         attended = packing.attend(query, key, value, scale=_LN2)[0].flatten(1)
-        # They are in the units of codes already.
         attended_codes = _rounded(attended.float().add_(_WHOLE + OFFSET))
         residual = self.attention_norm(self.mixing(attended_codes, add_to=residual))
         codes = self.inner_coder(residual)

@@ -80,16 +80,16 @@ class Int8Linear(PrepackedLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Round ``weight`` (O, I); ``bias`` (O,) stays in float32."""
-        nn.Module.__init__(self)
+        nn.Module.__init__(self)  # not PrepackedLinear's, which keeps the weight in float32
         self.activation: Activation = "none"
         self.out_features, self.in_features = weight.shape
         with torch.inference_mode():
             # One range per output: its largest weight becomes the code 127.
-            largest = weight.abs().amax(1, keepdim=True).clamp_min_(_TINY)
+            largest = weight.abs().amax(1, keepdim=True).clamp_min_(_TINY)  # (O, 1)
             codes = (weight * (LARGEST / largest)).round_().to(torch.int8)
             self._weight = torch.ops.onednn.qlinear_prepack(codes, None)
             self._scales = largest.div_(LARGEST).flatten()
-            self._zero_points = torch.zeros(len(codes), dtype=torch.int32)
+            self._zero_points = torch.zeros(len(codes), dtype=torch.int32)  # the code 0 means 0
             self._weight_sums = codes.sum(1).mul(self._scales)  # the result of a state of ones
             if bias is None:
                 bias = torch.zeros_like(self._weight_sums)
@@ -103,12 +103,12 @@ class Int8Linear(PrepackedLinear):
         if not isinstance(states, Codes):
             states = to_codes(states)
         product = torch.ops.onednn.qlinear_pointwise(
-            *(states.codes, 1.0, OFFSET),
+            *(states.codes, 1.0, OFFSET),  # a step of 1: each token's own scale follows below
             *(self._weight, self._scales, self._zero_points),
             None,  # the bias, which is added below
             *OUTPUT_OF_STATES,
         )
-        # states @ weight = scales * product + middles * (ones @ weight)
+        # states @ weight = scales * product + middles * (ones @ weight), plus the bias
         out = torch.addcmul(self._added, states.middles, self._weight_sums)
         out.addcmul_(product, states.scales)
         if times is not None:
@@ -172,9 +172,10 @@ def _encode_input(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
 @torch.inference_mode()
 def runs_in_int8() -> bool:
     """Return whether the processor has VNNI, and the operator exists and is exact."""
-    if not torch.cpu._is_vnni_supported():
+    if not torch.cpu._is_vnni_supported():  # instructions for products in 8 bits
         return False
     random = torch.Generator().manual_seed(0)  # does not touch the global generator
+    # 32 tokens with 64 inputs each, and 48 outputs.
     states = torch.randint(-LARGEST, LARGEST + 1, (32, 64), generator=random).float()
     weight = torch.randint(-LARGEST, LARGEST + 1, (48, 64), generator=random).float()
     # Whole numbers that span the range of codes are their own codes, so the result is exact.

@@ -104,7 +104,7 @@ def linear_library() -> Literal["onednn", "mkl"]:
     onednn_is_faster = has_avx512 or vendor() == _FASTER
     if choice == "mkl" or (choice == "auto" and not onednn_is_faster):
         return "mkl"
-    if _usable([_SMALL]):
+    if _usable([_SMALL]):  # a small layer shows whether oneDNN runs here at all
         return "onednn"
     if choice == "onednn":
         raise _cannot_run(_SMALL)
@@ -140,7 +140,7 @@ def prepack(model: nn.Module, *, force: bool = False) -> bool:
         return False
     shapes = {(child.in_features, child.out_features) for _, _, child in layers}
     if not _usable(shapes, dtype):
-        if _choice() == "onednn":
+        if _choice() == "onednn":  # the user insists, so another library is no way out
             raise _cannot_run(*sorted(shapes))
         return False
     for parent, name, child in layers:
@@ -180,7 +180,7 @@ def _usable(shapes: Iterable[tuple[int, int]], dtype: torch.dtype = torch.float3
     """Return whether the operator exists and agrees with ``F.linear`` on layers (I, O)."""
     for inputs, outputs in shapes:
         random = torch.Generator().manual_seed(0)  # does not touch the global generator
-        states = torch.randn(_TOKENS, inputs, generator=random).to(dtype)
+        states = torch.randn(_TOKENS, inputs, generator=random).to(dtype)  # (T, I)
         weight = torch.randn(outputs, inputs, generator=random)
         weight = (weight * inputs**-0.5).to(dtype)  # so that results have size 1
         try:

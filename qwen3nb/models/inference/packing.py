@@ -98,14 +98,14 @@ class PackedLayout:
                 scale = query.shape[-1] ** -0.5
             return self.buckets.attend(query, key, value, scale=scale)
         parts = []
-        for group in self.groups:
+        for group in self.groups:  # of texts with the same number of tokens: no mask is needed
             group_query = group.texts_in(query)
             group_key = group.texts_in(key)
             attended = scaled_dot_product_attention(
                 group_query,
                 group_key,
                 group.texts_in(value),
-                is_causal=self.causal and group.length > 1,
+                is_causal=self.causal and group.length > 1,  # a lone token sees itself
                 scale=scale,
                 enable_gqa=group_query.shape[1] != group_key.shape[1],
             )
@@ -116,9 +116,9 @@ class PackedLayout:
         self, kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, scale: float | None
     ) -> Tensor:
         """Return the same as `attend`, of all texts in one call."""
-        longest = self.groups[0].length
+        longest = self.groups[0].length  # texts are sorted, the longest first
         attended = kernel(
-            query[0].transpose(0, 1),
+            query[0].transpose(0, 1),  # from (1, heads, T, D) to (T, heads, D)
             key[0].transpose(0, 1),
             value[0].transpose(0, 1),
             self.limits,
@@ -147,7 +147,7 @@ class Packing:
         Rows must be sorted by length, the longest first.
         """
         lengths = torch.tensor([len(row) for row in rows])
-        ends = lengths.cumsum(0)
+        ends = lengths.cumsum(0)  # (N,): of each text, in the row of all tokens
         starts = ends - lengths
         layout = PackedLayout(
             _groups(lengths.tolist()),
@@ -157,7 +157,7 @@ class Packing:
             buckets=self._buckets(model, lengths.tolist()),
             dtype=self.dtype,
         )
-        ids = torch.tensor([list(chain.from_iterable(rows))])
+        ids = torch.tensor([list(chain.from_iterable(rows))])  # (1, T)
         # Positions begin anew with each text.
         text_start_of_token = starts.repeat_interleave(lengths)
         positions = torch.arange(ids.shape[1]) - text_start_of_token + self.first_position
@@ -193,15 +193,16 @@ def packing_of(model: PreTrainedModel, *, kernel: Kernel | None = None) -> Packi
     """Return how ``model`` runs packed, or None if it must be padded (see the rule above)."""
     config = model.config
     model_class = type(model)
+    # By the full name, because another author's class may have the same short one.
     family = _FAMILIES.get(f"{model_class.__module__}.{model_class.__qualname__}")
     if family is None or other_layers(config) or rope_type(config) not in FIXED_ROPES:
         return None
     if family == "decoder":
         return Packing(causal=bool(getattr(config, "is_causal", True)), kernel=kernel)
-    if getattr(config, "is_decoder", False):
+    if getattr(config, "is_decoder", False):  # a BERT that reads in one direction
         return None
     first_position = 0
-    if family == _AFTER_PADDING:
+    if family == _AFTER_PADDING:  # as in RoBERTa
         first_position = config.pad_token_id + 1
     return Packing(causal=False, first_position=first_position, kernel=kernel)
 
@@ -246,6 +247,7 @@ def pool_packed(states: Tensor, layout: PackedLayout, *, pooling: str, normalize
     vectors = []
     for group in layout.groups:
         end = group.start + group.texts * group.length
+        # (texts, L, H): all texts of a group have the same length.
         group_states = states[group.start : end].unflatten(0, (group.texts, group.length))
         without_padding = torch.ones(
             group.texts, group.length, dtype=torch.long, device=states.device

@@ -96,9 +96,9 @@ class _Memory:
         prefix_tokens = len(self.prefix.ids)
         key, value = self.with_prefix(layer, key, value)
         all_tokens = key.shape[2]
-        if last is None:
+        if last is None:  # a query for each token
             mask = self._visible(query, all_tokens)
-        else:
+        else:  # one query for each text, of its token ``last``
             mask = _up_to(prefix_tokens + last, all_tokens, dtype=query.dtype)
         return _attend(query, key, value, mask=mask, scale=scale).transpose(1, 2)
 
@@ -113,13 +113,14 @@ class _Memory:
         last: Tensor | None,
     ) -> Tensor:
         """Return the same as `attend`, without a copy of the prefix for each text."""
+        # The mask is for a text's own tokens: every query sees the whole prefix.
         tokens = key.shape[2]
         if last is None:
             mask = self._visible(query, tokens)
         else:
             mask = _up_to(last, tokens, dtype=query.dtype)
         if self._space is None:  # enough for every layer; the last one needs least
-            queries = query[..., 0].numel()
+            queries = query[..., 0].numel()  # of all texts and heads
             keys = len(self.prefix.ids) + tokens
             self._space = query.new_empty(queries * keys)
         prefix = self.prefix.layers[layer]
@@ -127,7 +128,7 @@ class _Memory:
 
     def with_prefix(self, layer: int, key: Tensor, value: Tensor) -> KeysAndValues:
         """Return keys and values (N, key heads, P + T, D); store them if ``keep`` is set."""
-        if self.prefix.layers:
+        if self.prefix.layers:  # (1, key heads, P, D) each, repeated for every text
             prefix_keys, prefix_values = self.prefix.layers[layer]
             key = torch.cat([prefix_keys.expand(len(key), -1, -1, -1), key], dim=2)
             value = torch.cat([prefix_values.expand(len(value), -1, -1, -1), value], dim=2)
@@ -161,6 +162,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, scale: f
     queries_per_key = query.shape[1] // key.shape[1]
     is_grouped = queries_per_key > 1
     on_cpu = query.device.type == "cpu"
+    # The fast kernels of a GPU take groups or a mask, not both.
     if is_grouped and not on_cpu:
         key = key.repeat_interleave(queries_per_key, dim=1)
         value = value.repeat_interleave(queries_per_key, dim=1)
@@ -187,9 +189,11 @@ class _LastLayer:
         attention = self.layer.self_attn
         normed = self.layer.input_layernorm(states)
         key, value = self._keys_and_values(normed, rotary)
+        # Keys and values of all tokens, but the query of the last token of each text alone.
         texts = torch.arange(len(states), device=states.device)
         query = self._queries(normed[texts, last], rotary, last)
         attended = memory.attend(self.index, query, key, value, scale=attention.scaling, last=last)
+        # The rest of a decoder layer: two residual sums, each with a norm before its layer.
         residual = states[texts, last] + attention.o_proj(attended.flatten(1))
         mlp_states = self.layer.mlp(self.layer.post_attention_layernorm(residual))
         result: Tensor = self.norm(residual + mlp_states)
@@ -232,7 +236,7 @@ class PrefixModel:
             return prefix
         memory = _Memory(prefix, keep=True)
         states, rotary = self._run(torch.tensor([list(ids)]), memory)
-        self._last_layer.remember(states, rotary, memory)
+        self._last_layer.remember(states, rotary, memory)  # those before have filled `memory`
         new_pairs = memory.new_pairs or {}
         layers = [new_pairs[layer] for layer in sorted(new_pairs)]
         return Prefix((*prefix.ids, *ids), tuple(layers))
@@ -240,6 +244,7 @@ class PrefixModel:
     @torch.inference_mode()
     def last_states(self, prefix: Prefix, rests: Sequence[Sequence[int]]) -> Tensor:
         """Return the state (N, H) of each text's last token; no rest may be empty."""
+        # Padded on the right with 0, which no token before it attends to.
         ids = pad_sequence([torch.tensor(rest) for rest in rests], batch_first=True)
         texts, longest = ids.shape
         queries = texts * longest * int(self.model.config.num_attention_heads)
@@ -251,7 +256,7 @@ class PrefixModel:
 
     def _run(self, ids: Tensor, memory: _Memory) -> tuple[Tensor, Rotary]:
         """Return states (N, T, H) before the last layer, and cosines and sines of the positions."""
-        first = len(memory.prefix.ids)
+        first = len(memory.prefix.ids)  # positions continue after the prefix
         device = self.model.device
         positions = torch.arange(first, first + ids.shape[1], device=device).unsqueeze(0)
         output = self.model(

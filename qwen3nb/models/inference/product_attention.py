@@ -104,14 +104,14 @@ class BucketLayout:
         fewer share a pass, so they never do: a text is computed as it is alone.
         """
         query_heads, key_heads = heads
-        longest = _padded(lengths[0])
+        longest = _padded(lengths[0])  # the longest text comes first
         if longest > CPU_TOKENS and not has_room(longest * query_heads, longest):
             return None
         buckets = []
-        tokens = []
-        result_rows = []
-        first_token = 0
-        first_row = 0
+        tokens = []  # by bucket: the token of the packed row at each of its positions, (N, L)
+        result_rows = []  # by bucket: the rows of its output that are no padding
+        first_token = 0  # of the bucket, in the packed row
+        first_row = 0  # of the bucket, in the output of all
         for padded_length, text_lengths in _split_by_padded_length(lengths, query_heads):
             bucket = _bucket(text_lengths, padded_length, causal=causal, dtype=dtype)
             buckets.append(bucket)
@@ -135,11 +135,12 @@ class BucketLayout:
         """Return attention (1, T, h, D) of queries (1, h, T, D), keys and values (1, k, T, D)."""
         query_heads, key_heads = self.heads
         head_size = query.shape[-1]
+        # Rows of D numbers, ordered by bucket, text, head and position.
         queries = _gathered(query, self.queries)
         keys = _gathered(key, self.keys)
         values = _gathered(value, self.keys)
         results = torch.empty_like(queries)
-        start = 0
+        start = 0  # positions in the buckets before
         for bucket in self.parts:
             end = start + bucket.texts * bucket.length
             query_rows = slice(start * query_heads, end * query_heads)
@@ -178,6 +179,7 @@ class BucketLayout:
         scores = self.space[:score_count].view(groups, -1, bucket.length)
         write_scores = partial(bucket.write_scores, scores, queries, keys)
         divisors = _turn_into_weights(scores, write_scores, scale)
+        # The scores have become weights, which do not sum to 1 yet.
         weighted_sums = _product(scores, values, out=out.view(groups, -1, head_size))
         weighted_sums.div_(divisors)
 
@@ -210,7 +212,7 @@ def attend_after(
     (R, T) or (N, 1, R, T) is added to the scores of their own tokens, and ``space`` of at least
     N * h * R * (P + T) numbers is overwritten with scores.
     """
-    texts, heads, rows, head_size = query.shape
+    texts, heads, rows, head_size = query.shape  # (N, h, R, D): R queries of each text
     key_heads, tokens = key.shape[1], key.shape[2]
     prefix_keys, prefix_values = prefix.keys[0], prefix.values[0]
     prefix_tokens = prefix_keys.shape[1]
@@ -224,9 +226,10 @@ def attend_after(
     # A row of scores: those of the prefix's tokens, then those of the text's own.
     row_length = prefix_tokens + tokens
     scores = space[: texts * heads * rows * row_length].view(key_heads, -1, row_length)
-    prefix_scores = scores[..., :prefix_tokens]
-    text_scores = scores[..., prefix_tokens:].unflatten(1, (texts, -1))
-    scores_of_texts = text_scores.flatten(0, 1)
+    # Three views of the same memory, to be written to.
+    prefix_scores = scores[..., :prefix_tokens]  # (k, N * h / k * R, P)
+    text_scores = scores[..., prefix_tokens:].unflatten(1, (texts, -1))  # (k, N, h / k * R, T)
+    scores_of_texts = text_scores.flatten(0, 1)  # (k * N, h / k * R, T)
 
     def write_scores(scale: float) -> None:
         _product(queries, prefix_keys.mT, out=prefix_scores, scale=scale)
@@ -234,11 +237,12 @@ def attend_after(
         text_scores.unflatten(2, (-1, rows)).add_(bias)
 
     divisors = _turn_into_weights(scores, write_scores, scale)
+    # Weighted sums of values: those of the prefix, then those of each text added to them.
     sums = _product(prefix_scores, prefix_values, out=queries.new_empty(queries.shape))
     sums_of_texts = sums.view(key_heads * texts, -1, head_size)
     _product(scores_of_texts, values, out=sums_of_texts, add=True)
     by_group = sums.div_(divisors).view(key_heads, texts, -1, rows, head_size)
-    return by_group.permute(1, 3, 0, 2, 4).flatten(2, 3)
+    return by_group.permute(1, 3, 0, 2, 4).flatten(2, 3)  # (N, R, h, D)
 
 
 def _product(
@@ -251,6 +255,7 @@ def _product(
     share_of_out = float(add)
     if multiply is None:
         return torch.baddbmm(out, first, second, beta=share_of_out, alpha=scale, out=out)
+    # C++ takes a `const Tensor&`: the address of a pointer to what PyTorch holds in `_cdata`.
     references = [byref(c_void_p(tensor._cdata)) for tensor in (first, second, out)]
     with record_function("bmm"):  # as a profiler knows the product, which is not an operator
         multiply(*references, share_of_out, scale)
@@ -266,6 +271,7 @@ def _onednn_product() -> Callable[..., None] | None:
     is not returned for a processor that it refuses.
     """
     try:
+        # On other processors, the function would end the whole process.
         if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
             return None
         # at::native::mkldnn_matmul(const Tensor&, const Tensor&, const Tensor&, float, float)
@@ -296,7 +302,7 @@ def _turn_into_weights(
     # Rows whose powers over- or underflowed get PyTorch's softmax; no row depends on another.
     is_usable = (sums > _UNDERFLOW) & (sums < _OVERFLOW)
     powers = scores.clone()
-    write_scores(scale)
+    write_scores(scale)  # without log2(e), as this softmax takes powers of e
     torch.softmax(scores, -1, out=scores)
     torch.where(is_usable, powers, scores, out=scores)
     return sums.where(is_usable, 1)  # a softmax is divided already
@@ -309,6 +315,7 @@ def _raise_2_to(exponents: Tensor) -> None:
     many whole grains as any other, and one thread the rest.
     """
     start = 0
+    # Whole grains, as many for each thread; then the other whole grains; then single numbers.
     for size in (torch.get_num_threads() * _GRAIN, _GRAIN, 1):
         sizes_left = (len(exponents) - start) // size
         end = start + sizes_left * size
@@ -365,17 +372,18 @@ def _rows_of_heads(tokens: Tensor, heads: int) -> Tensor:
 
 def _bucket(lengths: Tensor, padded_length: int, *, causal: bool, dtype: torch.dtype) -> _Bucket:
     full_texts = _texts_that_fill(padded_length)
-    texts = ceil(len(lengths) / full_texts) * full_texts
+    texts = ceil(len(lengths) / full_texts) * full_texts  # rounded up, so that shapes are few
     is_unpadded = bool((lengths == padded_length).all())
     if is_unpadded and not causal:
         return _Bucket(texts, padded_length, None)
+    # Copies of the first text fill up the bucket.
     copied_lengths = lengths[:1].expand(texts - len(lengths))
     all_lengths = torch.cat([lengths, copied_lengths]).unsqueeze(1)
     positions = torch.arange(padded_length)
-    is_token = positions < all_lengths
+    is_token = positions < all_lengths  # (N, L)
     is_visible = is_token[:, None, None]  # (N, 1, 1, L)
     if causal:
-        is_earlier = positions <= positions.unsqueeze(1)
+        is_earlier = positions <= positions.unsqueeze(1)  # (L, L): a row for each query
         is_visible = is_visible & is_earlier
     else:  # texts of a bucket differ in their last positions only
         is_visible = is_visible[..., -_STEP:]

@@ -183,6 +183,7 @@ class Runner:
         """
         if self.padding:
             return self._vectors(rows, done)
+        # Padding would change vectors of this model, so only rows of one length share a pass.
         indices_by_length: dict[int, list[int]] = {}
         for index, row in enumerate(rows):
             indices_by_length.setdefault(len(row), []).append(index)
@@ -203,6 +204,7 @@ class Runner:
         with_tokens = [index for index, row in enumerate(rows) if len(row)]
         is_padded = self._packing is None
 
+        # A batch has positions in `with_tokens`, which has those of the rows.
         def start(batch: list[int]) -> Callable[[], Vectors]:
             return self._start([rows[with_tokens[position]] for position in batch])
 
@@ -214,6 +216,7 @@ class Runner:
             size=self.batch_size if is_padded else None,
             parallel=self.way == "packed",
         )
+        # One behind, so that a GPU already runs the next pass while the host waits for this one.
         for batch, wait_for_vectors in _one_behind(started):
             indices = [with_tokens[position] for position in batch]
             vectors[indices] = wait_for_vectors()
@@ -235,7 +238,7 @@ class Runner:
         """Start a pass of N rows, the longest first; return what waits for their vectors (N, H)."""
         pooled = self._pooled(rows)
         if pooled.device.type != "cuda":
-            return pooled.cpu().numpy
+            return pooled.cpu().numpy  # the method, as there is nothing to wait for
         on_host = pooled.to("cpu", non_blocking=True)
         has_arrived = torch.cuda.Event()
         has_arrived.record()

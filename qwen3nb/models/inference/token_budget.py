@@ -84,6 +84,7 @@ class TokenBudget:
             finished: set[int] = set()
             batches = self._batches(lengths, waiting, padded=padded, size=size, parallel=parallel)
             workers = _workers(len(batches)) if parallel else 1
+            # Not called yet: `in_order` does so, in threads or one at a time.
             calls = [partial(forward, batch) for batch in batches]
             with closing(in_order(calls, workers=workers)) as waits:
                 for batch, wait_for_result in zip(batches, waits, strict=True):
@@ -114,6 +115,7 @@ class TokenBudget:
             budget=self.tokens,
             size=size,
             padded=padded,
+            # Ever smaller passes at the end, so that all threads end at about the same time.
             shares=2 * torch.get_num_threads() if parallel else 0,
             least=self._least,
         )
@@ -127,6 +129,7 @@ class TokenBudget:
         A single text that does not fit is an ``error``.
         """
         reason = str(failure).splitlines()[0]
+        # Those of the pass: with padding, each text is as long as the longest.
         tokens = len(lengths) * max(lengths) if padded else sum(lengths)
         if len(lengths) == 1:
             raise error(
@@ -179,9 +182,9 @@ def in_order(
     try:
         for call in calls:
             running.append(pool.submit(call))
-            if len(running) > workers:
+            if len(running) > workers:  # one more than can run waits in line, no more
                 oldest = running.popleft()
-                yield oldest.result
+                yield oldest.result  # the method: whoever calls it waits
         for call_at_work in running:
             yield call_at_work.result
     finally:
@@ -219,11 +222,12 @@ def fitting_tokens(free: int, config: PretrainedConfig, *, size: int) -> int:
     head_size = getattr(config, "head_dim", None) or hidden_size // heads
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     inner_size = getattr(config, "intermediate_size", None) or 4 * hidden_size
-    attention_numbers = head_size * (heads + 2 * key_heads)
+    attention_numbers = head_size * (heads + 2 * key_heads)  # queries, keys and values
+    # Six states, three rows of the feed-forward layer; attention's, projected and rotated.
     numbers_per_token = 6 * hidden_size + 3 * inner_size + 2 * attention_numbers
     pooled_bytes = 2 * 4 * hidden_size  # two states in float32
     bytes_per_token = size * numbers_per_token + pooled_bytes
-    tokens = (free // 2) // bytes_per_token
+    tokens = (free // 2) // bytes_per_token  # the other half is for masks and fragmentation
     power_of_two = 1 << max(0, tokens.bit_length() - 1)  # the largest of at most ``tokens``
     return min(_MOST, max(_LEAST, power_of_two))
 

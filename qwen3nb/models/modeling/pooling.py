@@ -94,8 +94,8 @@ def pool(states: Tensor, mask: Tensor, *, pooling: str, normalize: bool = False)
     ranks = is_token.long().cumsum(dim=1) * is_token  # 1, 2, …; 0 for padding
     lengths = ranks.amax(dim=1, keepdim=True)
     weights = rule.weigh(ranks, lengths).float()
-    shares = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(2)
-    if not is_token.all():
+    shares = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(2)  # (B, T, 1), sum 1
+    if not is_token.all():  # a share of 0 is not enough: padding may be NaN
         states = states.masked_fill(~is_token.unsqueeze(-1), 0.0)
     # A product of matrices would add in an order that depends on batch size and threads.
     vectors = (states.float() * shares).sum(dim=1)
@@ -112,7 +112,7 @@ def pool_segments(
     texts must not be empty, which is not checked.
     """
     rule = POOLINGS[check_choice("pooling", pooling, POOLINGS)]
-    if rule.only is not None:
+    if rule.only is not None:  # a rule that takes one token, such as the last
         pooled_tokens = rule.only(limits)
         vectors = states[pooled_tokens].float()
     else:
@@ -125,10 +125,11 @@ def _token_shares(rule: Pooling, limits: Tensor, *, tokens: int) -> Tensor:
     """Return the weight of each token (T,) in the vector of its text; those of a text sum to 1."""
     import torch
 
-    starts, ends = limits[:-1], limits[1:]
+    starts, ends = limits[:-1], limits[1:]  # of the B texts
     positions = torch.arange(tokens, dtype=limits.dtype, device=limits.device)
+    # (T,): for each token, the number of texts that end before it.
     text_of_token = torch.searchsorted(ends.contiguous(), positions, right=True)
-    ranks = positions - starts[text_of_token] + 1
+    ranks = positions - starts[text_of_token] + 1  # 1, 2, … within each text
     lengths = (ends - starts)[text_of_token]
     weights = rule.weigh(ranks, lengths).double()
     text_sums = _sum_by_text(weights, limits)
