@@ -111,7 +111,7 @@ class BM25(Searcher):
         self._cache = cache  # whether indexes of large corpora are kept
         self._index = bm25s.BM25()
         self._letters: bm25s.BM25 | None = None  # index of words of one letter, made when needed
-        self._texts: Callable[[], Iterable[str]] = tuple  # of the corpus
+        self._texts: Callable[[], Iterable[str]] = tuple  # returns those of the corpus; none yet
 
     def __repr__(self) -> str:
         return (
@@ -234,6 +234,7 @@ class BM25(Searcher):
     def _scores(self, text: str, words: Sequence[str]) -> Floats:
         """Return the score of every document (N,) for a query and its words."""
         index = self._index
+        # A query of single letters, such as "C", is searched in the index that has letters.
         if self._letters is not None and _are_letters(words):
             index = self._letters
             (words,) = self.words.of_letters.split([text])
@@ -251,6 +252,7 @@ class BM25(Searcher):
 
     def _index_letters(self, texts: Sequence[str], words_of_texts: Sequence[Sequence[str]]) -> None:
         """Index words of one letter if a query has no others, and its words are not English."""
+        # The main index may have the letters, too: where the documents have no other words.
         is_indexed = self._letters is not None or self.words.letters
         if is_indexed or not self.words.every_script:
             return
@@ -285,10 +287,11 @@ def _best_rows(scores: Floats, rows: Rows, k: int) -> Rows:
     found_scores = scores[rows]
     from_end = len(rows) - k
     kth_best = np.partition(found_scores, from_end)[from_end]
+    # In the order of the corpus.
     better = rows[found_scores > kth_best]
     tied = rows[found_scores == kth_best]
     has_more_ties = len(better) + len(tied) > k
-    if has_more_ties and len(scores) < LARGE:
+    if has_more_ties and len(scores) < LARGE:  # as bm25s chooses, for the sake of old records
         chosen: Rows = np.argpartition(scores, -k)[-k:]
         return chosen
     first_tied = tied[: k - len(better)]
@@ -314,14 +317,14 @@ def kept_index(
         if index is None:
             index = build_index(texts(), words=words, settings=settings)
             _keep(index, folder)
-            index = _opened(folder) or index
+            index = _opened(folder) or index  # the file, mapped, takes less memory
         return index
 
 
 def _index_key(texts: Iterable[str], words: Words, settings: Settings) -> str:
     """Return the digest of all that an index depends on, of which its folder has its name."""
     recipe = dict(settings)
-    if words == ENGLISH_WORDS:
+    if words == ENGLISH_WORDS:  # one key, whichever fields `Words` will have
         recipe["english"] = True
     else:
         recipe.update(asdict(words))
@@ -329,6 +332,7 @@ def _index_key(texts: Iterable[str], words: Words, settings: Settings) -> str:
     digest = hashlib.sha256(atomic_files.canonical(recipe))
     for text in texts:
         encoded = text.encode("utf-8", "surrogatepass")
+        # With lengths, "ab" and "c" differ from "a" and "bc".
         length = len(encoded).to_bytes(8, "little")
         digest.update(length + encoded)
     return digest.hexdigest()[:32]
@@ -419,11 +423,12 @@ class _Vocabulary(dict[str, int]):
 
 def _word_counts(block: list[str], vocabulary: _Vocabulary) -> csc_array:
     """Return how often each text has each word (n, V); Python sees each word of a block once."""
+    # A list of words per text: ``values`` are all words, ``offsets`` where each text begins.
     words_of_texts = pc.ascii_split_whitespace(pa.array(block, type=pa.string()))
     words = words_of_texts.values.dictionary_encode()  # distinct words, and the index of each
     distinct_words = words.dictionary.to_pylist()
     word_numbers = np.array([vocabulary[word] for word in distinct_words], dtype=np.int32)
-    columns = word_numbers[words.indices.to_numpy()]
+    columns = word_numbers[words.indices.to_numpy()]  # of each occurrence of a word
     words_per_text = np.diff(words_of_texts.offsets.to_numpy())
     text_numbers = np.arange(len(block), dtype=np.int32)
     rows = np.repeat(text_numbers, words_per_text)
@@ -439,6 +444,7 @@ def _index_scores(files: Sequence[Path], words: int, *, k1: float, b: float) -> 
 
     As in bm25s, computed in float64 and rounded to float32.
     """
+    # BM25: idf * count / (count + k1 * (1 - b + b * length / mean length)).
     lengths, frequencies = _lengths_and_frequencies(files, words)
     idf = _inverse_frequencies(frequencies, len(lengths))
     length_norms = k1 * ((1 - b) + b * lengths / lengths.mean())
@@ -447,11 +453,12 @@ def _index_scores(files: Sequence[Path], words: int, *, k1: float, b: float) -> 
     entries = word_starts[-1]
     scores = np.empty(entries, dtype=np.float32)
     texts = np.empty(entries, dtype=np.int32)
-    next_places = word_starts[:-1].copy()
+    next_places = word_starts[:-1].copy()  # of each word, for its next text
     first_text = 0
     for counts in map(load_npz, files):  # of each word (column) in each text (row) of a block
         texts_per_word = np.diff(counts.indptr)
         block_words = len(texts_per_word)  # the vocabulary grows from block to block
+        # From its place in the block's columns, an entry moves to that among those of all texts.
         starts = next_places[:block_words]
         shifts = np.repeat(starts - counts.indptr[:-1], texts_per_word)
         places = np.arange(counts.nnz) + shifts

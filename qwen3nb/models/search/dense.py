@@ -140,7 +140,7 @@ class DenseSearch(Searcher):
         positions = self._positions(candidates)
         query_vectors = self._encoder.encode(list(texts), role="query", **encoding)
         options = search_options(self._encoder)
-        options["device"] = None
+        options["device"] = None  # NumPy, as one query has few candidates
         run: Run = {}
         with stored_vectors(
             self._encoder,
@@ -152,7 +152,7 @@ class DenseSearch(Searcher):
             for vector, query in zip(query_vectors, candidates, strict=True):
                 run[query] = {}
                 names = candidates[query]
-                if names:
+                if names:  # not every query has candidates
                     rows = np.array([positions[name] for name in names])
                     hits = search(vector[None], document_vectors.rows(rows), k=k, **options)
                     run.update(hits.run([query], names))

@@ -129,7 +129,9 @@ def search(
     all_queries = prepare(queries, kind="query", first=0, dimension=None)
     dimension = all_queries.rough.shape[1]
     tiles = []
-    for tile_queries in all_queries.tiles():
+    for (
+        tile_queries
+    ) in all_queries.tiles():  # a few hundred each, so that scores take little memory
         best = BestDocuments(len(tile_queries), k, keep_ties=keep_ties)
         tiles.append(_Tile(tile_queries, best, k, rescore=rescore))
     first = 0
@@ -144,7 +146,7 @@ def search(
             tile.update(documents, block_boosts, first=first)
         first = end
     if boosts is not None:
-        _check_boosts(boosts, first)
+        _check_boosts(boosts, first)  # there may be more of them than documents
     return _hits([tile.best for tile in tiles], least_width=min(k, first))
 
 
@@ -221,6 +223,7 @@ def _prepared(
             f"expected {kind} vectors of shape (N, {dimension or 'D'}); got {array.shape}"
         )
     is_finite = np.isfinite(array).all(axis=1)
+    # {{}} becomes the position of the first such vector.
     _refuse_rows(~is_finite, f"the vector of {kind} {{}} is not finite", first)
     if not cosine:
         return _Operand(array, array, device)
@@ -229,7 +232,7 @@ def _prepared(
     is_zero = np.equal(lengths, 0)
     if not zeros:
         _refuse_rows(is_zero[:, 0], f"the vector of {kind} {{}} is zero and has no cosine", first)
-    unit_vectors: Doubles = in_doubles / np.where(is_zero, 1, lengths)
+    unit_vectors: Doubles = in_doubles / np.where(is_zero, 1, lengths)  # a zero stays zero
     return _Operand(unit_vectors.astype(np.float32), unit_vectors, device)
 
 
@@ -250,13 +253,14 @@ def _screening_error(queries: Floats, documents: Floats, boosts: Doubles | None)
     Raises:
         ValueError: vectors so long that their product may overflow.
     """
+    # Of each document, the sum of its squares.
     squares = np.einsum("nd,nd->n", documents, documents, dtype=np.float64)
     longest = float(np.sqrt(squares.max()))
     query_lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
-    largest_scores = longest * query_lengths
+    largest_scores = longest * query_lengths  # no dot product exceeds the product of lengths
     if len(largest_scores) and largest_scores.max() > np.finfo(np.float32).max:
         raise ValueError(f"vectors of length {longest:.3g} are too long to compare in float32")
-    if boosts is not None:
+    if boosts is not None:  # negative scores are divided by their boosts
         largest_scores = largest_scores * max(boosts.max(), 1 / boosts.min())
     # A sum of D products has D roundings of 2^-24 at most; twice, and a few of single numbers.
     dimensions = queries.shape[1]
@@ -274,6 +278,7 @@ def _rescored(
         part = slice(start, start + _RESCORED)
         query_rows = pairs.queries[part]
         document_rows = pairs.documents[part]
+        # (pairs, D); a selection by rows is a copy, so it may be overwritten.
         products = documents.exact[document_rows].astype(np.float64, copy=False)
         products *= queries.exact[query_rows]
         part_scores = products.sum(axis=1)
@@ -330,7 +335,7 @@ class BestDocuments:
         # By row, then from high to low; equal ones stay in order.
         order = np.argsort(_sort_keys(rows, scores), kind="stable")
         rows, ids, scores = rows[order], ids[order], scores[order]
-        ranks = _ranks_in_row(rows)
+        ranks = _ranks_in_row(rows)  # 0 for the best of each query
         is_kth = ranks == self._k - 1
         self.worst[rows[is_kth]] = scores[is_kth]
         is_kept = ranks < self._k
@@ -365,6 +370,7 @@ class _Tile:
     def update(self, documents: _Operand, boosts: Doubles | None, *, first: int) -> None:
         """Screen and score a block that starts at document ``first``, and keep the k best."""
         error = _screening_error(self._queries.rough, documents.rough, boosts)
+        # (Q,): a screening score below it is too low for the k best, however it was rounded.
         floor = self.best.worst - error
         if documents.device is None:
             pairs = _candidates_by_numpy(self._queries, documents, self._k, floor, error, boosts)
@@ -377,11 +383,12 @@ class _Tile:
 
 def _hits(tiles: Sequence[BestDocuments], *, least_width: int) -> Hits:
     """Return the hits of all tiles, padded to the query with the most, and to ``least_width``."""
-    queries = sum(len(tile.worst) for tile in tiles)
+    queries = sum(len(tile.worst) for tile in tiles)  # there is one k-th best score per query
     width = least_width
     for tile in tiles:
-        hits_per_query = np.bincount(tile.rows)
+        hits_per_query = np.bincount(tile.rows)  # ties with the k-th may make them more than k
         width = max(width, int(hits_per_query.max(initial=0)))
+    # Of a query with fewer hits, the last columns stay -1 and minus infinity.
     ids = np.full((queries, width), -1)
     scores = np.full((queries, width), -np.inf, np.float32)
     first_query = 0
@@ -417,7 +424,7 @@ def _candidates_by_numpy(
     error: Doubles,
     boosts: Doubles | None,
 ) -> Pairs:
-    scores = queries.rough @ documents.rough.T
+    scores = queries.rough @ documents.rough.T  # (Q, n)
     if boosts is not None:
         scores = boosted(scores, boosts)
     is_candidate = scores >= floor[:, None]
@@ -442,7 +449,7 @@ def _candidates_by_torch(
     torch.set_float32_matmul_precision("highest")  # TF32 would err by more than the bound
     try:
         with torch.inference_mode():
-            scores = queries.tensor @ documents.tensor.T
+            scores = queries.tensor @ documents.tensor.T  # (Q, n)
             least = torch.from_numpy(floor).to(scores.device)
             if k < len(documents):
                 best_scores = scores.topk(k, dim=1, sorted=False).values

@@ -73,7 +73,7 @@ class AnnIndex:
             return [None]
         values: list[int | None] = []
         for value in sorted(family.values if grid is None else grid):
-            if self.largest is not None:
+            if self.largest is not None:  # several values may become the same
                 value = min(value, self.largest)
             if value not in values:
                 values.append(value)
@@ -122,6 +122,7 @@ def recall_at_k(
         truth = search(queries, documents.blocks(), k=k, rescore=False).ids
     neighbours = min(k, len(documents))
     recall = np.zeros(len(queries))
+    # Similarities are compared, not ids, so that it does not matter which of several ties is found.
     for row, query in enumerate(queries.astype(np.float64)):
         true_neighbours = documents.rows(truth[row, :neighbours]).astype(np.float64)
         least_similarity = (true_neighbours @ query).min()
@@ -233,7 +234,7 @@ def _search_function(
 
     def search(queries: Vectors, k: int, value: int | None) -> tuple[Vectors, Ids]:
         _check_value(value, family, largest)
-        if value is not None:
+        if value is not None:  # such as nprobe=8: FAISS sets parameters by their name
             settings().set_index_parameter(index, parameter, value)
         return index.search(np.ascontiguousarray(queries), min(k, index.ntotal))
 
@@ -244,6 +245,7 @@ def _check_value(value: int | None, family: str, largest: int | None) -> None:
     """Refuse a value of the parameter that an index of ``family`` does not take."""
     parameter = FAMILIES[family].parameter
     needs_value = bool(parameter)
+    # A value without a parameter, or the other way round.
     if needs_value != (value is not None):
         raise ValueError(f"{family} is searched with {parameter or 'no parameter'}; got {value}")
     if value is None:
@@ -261,19 +263,20 @@ def measure_speed(
         raise ValueError(f"expected queries and threads; got {len(queries)} and {threads}")
     single_queries = [queries[row : row + 1] for row in range(len(queries))]
     with threadpool_limits(threads):
-        search(queries)
+        search(queries)  # a warm-up, not timed
         for query in single_queries[:5]:
             search(query)
         singles: list[float] = []
         for query in single_queries:
             singles.append(_seconds(search, query))
+            # `SINGLES` and `BATCHES` are the seconds to measure for, at least.
             if len(singles) >= 20 and sum(singles) > SINGLES:
                 break
         batches: list[float] = []
         end = time.perf_counter() + BATCHES
         while len(batches) < 3 or time.perf_counter() < end:
             batches.append(_seconds(search, queries))
-    p50, p95 = np.quantile(singles, [0.5, 0.95]) * 1000
+    p50, p95 = np.quantile(singles, [0.5, 0.95]) * 1000  # milliseconds
     queries_per_second = len(queries) / float(np.median(batches))
     return Speed(threads, float(p50), float(p95), len(singles), queries_per_second)
 

@@ -89,6 +89,7 @@ class Fusion(Searcher):
         """Return the ``top_k`` best documents per query by the sum of reciprocal ranks."""
         runs = []
         for part, searcher in zip(self._parts, self._searchers, strict=True):
+            # Deeper than `top_k`: what two parts rank low may be high in the fusion.
             run = searcher.search(queries, top_k=_DEPTH_FACTOR * top_k, **options)
             for scores in run.values():
                 if not scores:

@@ -129,6 +129,7 @@ class LibrarySearcher(PairSearcher):
             return 0
         whole_texts = [prompt + text for text in texts]
         shortest_cut = self.max_length - _ADDED  # bytes
+        # A token has a byte or more, so shorter texts need not be tokenised to be counted.
         long_texts = [text for text in whole_texts if len(text.encode()) > shortest_cut]
         if not long_texts:
             return 0

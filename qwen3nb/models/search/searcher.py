@@ -111,6 +111,7 @@ class Searcher(Identified, ABC):
             boosted_scores = {}
             for name, score in found[query].items():
                 boost = boosts[name]
+                # Divided where negative, so that a larger boost never lowers a score.
                 boosted_scores[name] = score * boost if score >= 0 else score / boost
             run[query] = boosted_scores
         return run
@@ -246,7 +247,7 @@ class PairSearcher(Searcher):
         check_texts(queries)
         prepared = self.prepared(queries)
         best = BestDocuments(len(queries), k, keep_ties=keep_ties)
-        scored = 0
+        scored = 0  # documents, whose positions continue from block to block
         with self._progress() as bar:
             for block in text_blocks(documents, self.block_size):
                 check_texts(block, scored)
@@ -296,7 +297,7 @@ class PairSearcher(Searcher):
         scores = np.empty(len(documents))
         for start in range(0, len(documents), self.block_size):
             block = documents[start : start + self.block_size]
-            (block_scores,) = self.block_scores(prepared_query, block)
+            (block_scores,) = self.block_scores(prepared_query, block)  # of (1, n), the only row
             scores[start : start + len(block)] = block_scores
         self._count(1 + len(documents), started)
         return scores
@@ -325,7 +326,7 @@ class PairSearcher(Searcher):
             best_first = np.argsort(-scores, kind="stable").tolist()
             run[query] = {}
             for row in best_first[:k]:
-                if scores[row] > -np.inf:
+                if scores[row] > -np.inf:  # otherwise the searcher has not found it
                     run[query][names[row]] = float(scores[row])
         return run
 

@@ -55,6 +55,7 @@ class SparseEncoder(LibrarySearcher):
         from scipy.sparse import csr_array, vstack
 
         vocabulary_size = self._model.get_embedding_dimension()
+        # The model has a logit per token and word, (tokens, vocabulary), before it is sparse.
         tokens_per_batch = max(1, _LOGITS // vocabulary_size)
         order: list[int] = []
         parts: list[csr_array] = []
@@ -64,7 +65,7 @@ class SparseEncoder(LibrarySearcher):
             vectors = self.encoded(
                 [texts[index] for index in batch],
                 role,
-                batch_size=len(batch) + 1,
+                batch_size=len(batch) + 1,  # `encoded` adds a row if all texts are blank
                 convert_to_sparse_tensor=True,
                 save_to_cpu=True,
             )
@@ -72,7 +73,7 @@ class SparseEncoder(LibrarySearcher):
             order.extend(batch)
         if not parts:
             return csr_array((0, vocabulary_size), dtype=np.float32)
-        in_order_of_texts = np.argsort(order)
+        in_order_of_texts = np.argsort(order)  # batches came by length: the inverse order
         return csr_array(vstack(parts, format="csr"))[in_order_of_texts]
 
     def _lengths(self, texts: Sequence[str], role: str) -> list[int]:
@@ -92,7 +93,7 @@ class SparseEncoder(LibrarySearcher):
         if self.similarity == "cosine":
             vectors = normalize_embeddings(vectors).coalesce()
         weights = vectors.values().numpy()
-        rows, words = vectors.indices().numpy()
+        rows, words = vectors.indices().numpy()  # of each weight: its text, and its column
         return coo_array((weights, (rows, words)), shape=tuple(vectors.shape)).tocsr()
 
 

@@ -225,6 +225,7 @@ def words_of_texts(queries: Iterable[str], documents: Iterable[str]) -> Words:
     alike.
     """
     query_texts = list(queries)
+    # One such query is enough, as its words would not be found; of documents it takes a share.
     if any(map(_misread_query, query_texts)):
         return _BY_SCRIPT
     accented_queries = sum(map(_has_accents, query_texts))
@@ -234,7 +235,7 @@ def words_of_texts(queries: Iterable[str], documents: Iterable[str]) -> Words:
     misread = 0
     accented = 0
     for document in documents:
-        if _has_forms(document):
+        if _has_forms(document):  # ligatures and the like are folded; all else is read alike
             return _BY_SCRIPT
         count += 1
         misread += _misread(document)
@@ -272,6 +273,7 @@ def _misread_query(query: str) -> bool:
     if _misread(query) or _has_forms(query):
         return True
     words = query.lower().translate(_SPACES).split()
+    # With nothing but letters and stop words, English words would leave nothing to search.
     has_letter = any(len(word) == 1 for word in words)
     for word in words:
         if len(word) > 1 and word not in ENGLISH_WORDS.left_out:
@@ -308,6 +310,7 @@ class _Patterns:
 
 @lru_cache(maxsize=1)
 def _patterns() -> _Patterns:
+    # All that may match: above ASCII in Unicode's first two planes, and variation selectors.
     characters = [*range(0x80, 0x20000), *range(0xE0100, 0xE01F0)]
     marks = [code for code in characters if unicodedata.category(chr(code)).startswith("M")]
     packed = _packed_characters()
@@ -324,6 +327,7 @@ def _patterns() -> _Patterns:
     other_form = _character_class([*forms, *_LIGATURES])
     # A letter, digit or mark of a script with blanks: \w, unless it is packed.
     other_letter = rf"(?:[^\W{any_packed}]|[{mark_of_others}])"
+    # ``run`` finds "维生素" and "C" in "维生素C".
     return _Patterns(
         run=re.compile(rf"(?P<packed>[{any_packed}][{any_packed}{any_mark}]*)|{other_letter}+"),
         letter=re.compile(rf"[{packed_letter}][{any_mark}]*|[{any_mark}]+"),
@@ -354,7 +358,7 @@ def _character_class(codes: Iterable[int]) -> str:
 
 def _runs_of_codes(codes: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and the last code of each run without a gap."""
-    ordered = sorted({*codes})
+    ordered = sorted({*codes})  # such as 65, 66, 67, 90: the runs 65-67 and 90-90
     first = previous = ordered[0]
     for code in ordered[1:]:
         if code != previous + 1:
@@ -378,7 +382,7 @@ def _of_every_script(text: str, *, shortest: int) -> Iterator[str]:
             yield from _packed_words(word, shortest=shortest)
         elif len(word) >= shortest:
             yield word
-        else:  # a single letter
+        else:  # a single letter: a word as in 维生素C, if the run before or after it is packed
             beside_packed = any(is_packed[max(number - 1, 0) : number + 2])
             if beside_packed and word.isalnum():
                 yield word
