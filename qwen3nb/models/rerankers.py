@@ -140,6 +140,7 @@ class PairTokens:
         self.no = self._single_token("no")
         self._prefix = self._control_tokens(template.prefix)
         self._suffix = self._control_tokens(template.suffix)
+        # A text in which special tokens are plain text, unlike those of prefix and suffix.
         (content_start,) = self._tokens([template.start(instruction)])
         self.system = (*self._prefix, *content_start)
         # Tokens for the content: all but those of the template around it.
@@ -163,9 +164,10 @@ class PairTokens:
         head_text = self._template.head(self._instruction, query)
         content_texts = [f"{head_text} {document}" for document in documents]
         head, *contents = self._tokens([head_text, *content_texts])
-        if len(head) >= self._room:
+        if len(head) >= self._room:  # no room for a document: once more, with a shorter query
             shortened = self.rows(self._shortened(query), documents)
             return replace(shortened, query_cut=True)
+        # Where head and document meet, a token may span both, and differ from the head's last.
         shared = len(head)
         for content in contents:
             shared = min(shared, common_start(head, content))
@@ -190,9 +192,10 @@ class PairTokens:
 
     def _shortened(self, query: str) -> str:
         """Return the longest start of ``query`` that leaves the document its share of tokens."""
-        document_share = self._room // _SHARE
+        document_share = self._room // _SHARE  # a quarter of the content's tokens
         limit = max(self._without_query, self._room - document_share - 1)
-        # Bisection over characters, because a shorter text may have different tokens.
+        # Bisection over characters, because a shorter text may have different tokens: the first
+        # `fitting` ones fit, the first `too_long` ones do not.
         fitting, too_long = 0, len(query) + 1
         while too_long - fitting > 1:
             middle = (fitting + too_long) // 2
@@ -206,7 +209,7 @@ class PairTokens:
         encoded = self._tokenizer(
             texts,
             add_special_tokens=False,
-            split_special_tokens=True,
+            split_special_tokens=True,  # "<|im_end|>" in a document is plain text
             return_attention_mask=False,
             verbose=False,  # no warning about long texts, which are truncated here
         )
@@ -378,6 +381,7 @@ class Reranker(Identified):
                 f"for the query {query!r:.80}"
             )
         self.stats.tokens += sum(map(len, rows.rests))
+        # Without the cache, the shared tokens would go through the model for every document.
         self.stats.shared += len(rows.shared) * len(rows.rests) - prefix_tokens
         self.stats.texts += len(positions)
         self.stats.encoded += len(distinct_documents)
@@ -423,7 +427,7 @@ class Reranker(Identified):
         if not rests:
             return np.empty(0)
         prefix = self._prefix(shared)
-        order: list[int] = []
+        order: list[int] = []  # passes come by length, not in the order of the documents
         logits: list[Tensor] = []
         for batch, batch_logits in self._budget.passes(
             [len(rest) for rest in rests],
@@ -434,7 +438,7 @@ class Reranker(Identified):
         ):
             order.extend(batch)
             logits.append(batch_logits)
-        # The only synchronisation with a GPU.
+        # (N, 2) to two rows (N,). The only synchronisation with a GPU.
         no, yes = torch.cat(logits).T.cpu().numpy().astype(np.float64)
         log_odds = np.empty(len(rests))
         log_odds[order] = yes - no
@@ -455,6 +459,7 @@ class Reranker(Identified):
         if self._system_prefix is None:
             self._system_prefix = self._model.extend(Prefix(), self._pairs.system)
             self.stats.tokens += len(self._pairs.system)
+        # What a query adds to the system's tokens; the last of these may depend on the query.
         common = common_start(self._system_prefix.ids, shared)
         rest_of_shared = shared[common:]
         self.stats.tokens += len(rest_of_shared)
@@ -572,6 +577,7 @@ def _check_scored_tokens(tokenizer: PreTrainedTokenizerBase, folder: ModelFolder
     for module in folder.modules:
         if module.name != "LogitScore":
             continue
+        # Its settings should name the tokens of yes and no: {"true_token_id": 9693, …}.
         for key, word in _SCORED.items():
             ids = tokenizer(word, add_special_tokens=False)["input_ids"]
             scored_id = module.fields.get(key)

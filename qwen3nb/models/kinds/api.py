@@ -72,16 +72,17 @@ class Endpoint(NamedTuple):
                 f"are in records and on pages; give the key in {API_KEY}, and the plain address"
             )
         model, version = unquote(model_part), ""
+        # Of the name as it stands: %40 is an @ of the model, not one before a version.
         if "@" in model_part:
             model, _, version = model.rpartition("@")
-        parts = _http_address(address)
+        parts = _http_address(address)  # in lower case
         if parts is None or not model.strip():
             raise SpecError(f"expected {_FORM}; got {spec!r:.200}")
         path = urlsplit(address).path.rstrip("/")  # in its own case
         url = f"{parts.scheme}://{parts.netloc}{path}"
         if parts.path:
-            url = url.removesuffix("/embeddings")
-        else:
+            url = url.removesuffix("/embeddings")  # which each request adds
+        else:  # http://localhost:8000 alone: where such servers usually are
             url = f"{url}/v1"
         return cls(url, model, version)
 
@@ -101,7 +102,7 @@ def _http_address(address: str) -> SplitResult | None:
     """Return the parts of an address in lower case; None unless it is one of a web server."""
     try:
         parts = urlsplit(address.lower())
-        has_port_zero = parts.port == 0  # raises for what is no port
+        has_port_zero = parts.port == 0  # a ValueError if the port is no number, or too large
     except ValueError:
         return None
     if parts.scheme not in ("http", "https") or not parts.hostname or has_port_zero:
@@ -137,10 +138,10 @@ class ApiEncoder(Encoder):
         self.endpoint = Endpoint.parse(source.spec)
         self._client = _client(self.endpoint)
         self._tokens = 0  # that the server has stated since the last batch
-        first_vectors = self._first_vector()
+        first_vectors = self._first_vector()  # (1, D)
         self.width = first_vectors.shape[1]
         length = float(np.linalg.norm(first_vectors))
-        self.normalize = abs(length - 1) < 1e-3
+        self.normalize = abs(length - 1) < 1e-3  # as the server does, unless the user decides
         if options.normalize is not None:
             self.normalize = options.normalize
         similarity = "dot" if options.normalize is False else "cosine"
@@ -156,7 +157,7 @@ class ApiEncoder(Encoder):
 
     def _first_vector(self) -> Vectors:
         """Return the vector (1, D) of a text, without trying again if the server is not there."""
-        self._tries = 1
+        self._tries = 1  # a server that is not there is soon known
         self._format = "base64"
         try:
             vector = self._request(["a text"])
@@ -175,11 +176,12 @@ class ApiEncoder(Encoder):
             try:
                 vectors[batch] = self._request([texts[row] for row in batch])
             except RefusedError as error:
-                if len(batch) == 1:
+                if len(batch) == 1:  # it is not their number
                     raise _too_long(error, texts[batch[0]]) from None
-                size = len(batch) // 2
+                size = len(batch) // 2  # for this batch again, and all that follow
             else:
                 rows_left = rows_left[size:]
+        # Blank texts go alone, because servers may refuse a batch that has one.
         for row, text in enumerate(texts):
             if not text.strip():
                 vectors[row] = self._blank_vector(text)
@@ -211,6 +213,7 @@ class ApiEncoder(Encoder):
         }
         answer = self._answer(body)
         try:
+            # Answers may come in any order; ``index`` is the text's position.
             content = json.loads(answer.content, parse_int=_whole)
             rows = sorted(content["data"], key=lambda row: row["index"])
             indices = [row["index"] for row in rows]
@@ -221,6 +224,7 @@ class ApiEncoder(Encoder):
                 f"{self._url}: expected JSON with data, each with index and embedding (numbers or "
                 f"base64), got {_clean(answer.text)[:80]!r}; is this an OpenAI-compatible server?"
             ) from None
+        # Not set yet for the first answer, which defines it.
         first_width: int | None = getattr(self, "width", None)
         width = first_width or vectors.shape[-1]
         has_all_indices = indices == list(range(len(texts)))
@@ -242,7 +246,7 @@ class ApiEncoder(Encoder):
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
         for attempt in range(1, _TRIES + 1):
-            seconds = 0.5 * 2**attempt
+            seconds = 0.5 * 2**attempt  # to wait before the next attempt, unless the server says
             most_attempts = self._tries
             try:
                 answer = self._client.post(self._url, json=body)
@@ -275,9 +279,10 @@ class ApiEncoder(Encoder):
         reason = f"status {answer.status_code}"
         if text:
             reason += f", {text!r}"
+        # Too many or too long texts, such as 413: fewer at once may do.
         if answer.status_code in _REFUSED or "too large" in text:
             raise RefusedError(f"{self._url}: {count} texts are refused ({reason})")
-        if answer.status_code not in _RETRIED:
+        if answer.status_code not in _RETRIED:  # unlike 429 or 503, it will not pass
             raise ApiError(f"{self._url}: {self._lasting_reason(answer.status_code, reason)}")
         return reason
 
@@ -378,9 +383,10 @@ def _stated_tokens(usage: object) -> int:
         return 0
     for name in ("total_tokens", "prompt_tokens"):
         tokens = usage.get(name)
+        # JSON's true would count as 1, as Python's bool is an int.
         if isinstance(tokens, bool) or not isinstance(tokens, int | float):
             continue
-        if 0 < tokens <= _MOST_TOKENS:
+        if 0 < tokens <= _MOST_TOKENS:  # neither negative, infinite nor absurd
             return int(tokens)
     return 0
 
@@ -398,7 +404,8 @@ def _message(answer: Any) -> str:
         content = answer.json()
     except ValueError:
         return ""
-    # Such as {"error": {"message": "too long"}}, {"message": "too long"} or {"detail": "too long"}.
+    # Such as {"error": {"message": "too long"}}, {"message": "too long"} or {"detail": "too long"}:
+    # each name leads one level deeper.
     for name in ("error", "message", "detail"):
         if isinstance(content, dict) and name in content:
             content = content[name]
@@ -435,7 +442,7 @@ class Api(Kind):
             return None
         endpoint = Endpoint.parse(spec)
         label = f"api-{endpoint.model}"
-        version = f"none, run {uuid.uuid4().hex}"
+        version = f"none, run {uuid.uuid4().hex}"  # another one in every run: nothing is shared
         if endpoint.version:
             label += f"-{endpoint.version}"
             version = endpoint.version

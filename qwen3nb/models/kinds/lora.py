@@ -272,7 +272,7 @@ def _pooling_name(fields: Mapping[str, object]) -> str | None:
         if name.startswith("pooling_mode_") and value is True:
             true_flags.append(name)
     for name, rule in POOLINGS.items():
-        if mode in (rule.stored, [rule.stored]):
+        if mode in (rule.stored, [rule.stored]):  # a name, or a list of one
             return name
         if mode is None and true_flags == [rule.flag]:
             return name
@@ -299,15 +299,17 @@ def _scales(
     ranks = {}
     for name, tensor in tensors.items():
         if ".lora_A" in name or ".lora_embedding_A" in name:
-            ranks[_module_of(name)] = len(tensor)
+            ranks[_module_of(name)] = len(tensor)  # A is (r, I)
     modules = [_module_of(name) for name in tensors]
     alphas = dict.fromkeys(modules, float(config.get("lora_alpha", 8)))
     patterns = config.get("alpha_pattern") or {}
     for pattern, alpha in reversed(patterns.items()):  # the first that matches counts
+        # As PEFT does: "q_proj" also stands for "layers.0.self_attn.q_proj".
         for module in _matching(folder, rf"(.*\.)?({pattern})", alphas):
             alphas[module] = float(alpha)
     scales = {}
     for module, rank in ranks.items():
+        # alpha / r; of rank-stabilised LoRA, alpha / sqrt(r).
         divisor = rank**0.5 if config.get("use_rslora") else rank
         scales[_PREFIX + module] = alphas[module] / divisor
     return scales
@@ -331,6 +333,7 @@ def _causal_prefix(folder: ModelFolder) -> str:
     model_type = folder.config.get("model_type")
     if model_type not in transformers.CONFIG_MAPPING:
         return ""
+    # The class that builds such a model with a head, such as LlamaForCausalLM: prefix "model".
     config = transformers.CONFIG_MAPPING[model_type]
     model_class = transformers.MODEL_FOR_CAUSAL_LM_MAPPING.get(config, None)
     return str(getattr(model_class, "base_model_prefix", ""))
@@ -356,7 +359,7 @@ def _with_adapter_layers(
     from peft import LoraConfig, PeftModel, set_peft_model_state_dict
 
     file = folder.path / WEIGHTS
-    part = _named_part(model, tensors)
+    part = _named_part(model, tensors)  # the model, or what it has below its head
     options = _lora_options(folder, [name for name, _ in part.named_modules()])
     with _quiet_peft(), refusing(folder, "PEFT cannot load it into its base"):
         lora_config = LoraConfig(**options, init_lora_weights=initialisation, inference_mode=True)
@@ -368,6 +371,7 @@ def _with_adapter_layers(
                 f"{file}: {_tensor_name(error.args[0])} is missing, though it is in "
                 "modules_to_save of adapter_config.json"
             ) from None
+    # The base's own weights are missing, too, but they are loaded already.
     missing_factors = [name for name in report.missing_keys if ".lora_" in name]
     if report.unexpected_keys:
         raise _other_base(file, report.unexpected_keys, "has no module in the base")
@@ -418,7 +422,7 @@ def _lora_options(folder: ModelFolder, modules: Sequence[str]) -> dict[str, Any]
     """
     config = adapter_config(folder)
     excluded = config.get("exclude_modules") or None
-    if isinstance(excluded, str):
+    if isinstance(excluded, str):  # a stranger's pattern: PEFT gets the names that it matches
         excluded = _matching(folder, excluded, modules) or None
     targets, ties_weights = _targets(folder, config, modules)
     return {
@@ -448,11 +452,12 @@ def _targets(
             targets = [name for name in modules if _ends_in(name, targets)]
         return targets, ties_weights
     # PEFT ties what a pattern targets only if it matches one of these names alone.
+    # The last parts of their names: "lm_head" of "model.lm_head".
     saved_modules = {name.rpartition(".")[2] for name in config.get("modules_to_save") or ()}
     saves_embedding = not saved_modules.isdisjoint(_EMBEDDINGS)
     if not saves_embedding and not _matching(folder, targets, _EMBEDDINGS):
         ties_weights = False
-    if targets.lower() == "all-linear":
+    if targets.lower() == "all-linear":  # PEFT's word for them, not a pattern
         return targets, ties_weights
     return _matching(folder, targets, modules), ties_weights
 
@@ -490,6 +495,7 @@ def _untie_head(model: PreTrainedModel) -> None:
     is_saved = hasattr(head, "modules_to_save") or hasattr(embedding, "modules_to_save")
     if not (is_adapted or is_saved):
         return
+    # PEFT wraps an adapted layer, whose own matrix is then in `base_layer`.
     if is_adapted and head.weight is embedding.weight:
         plain_head = getattr(head, "base_layer", head)
         copied_weight = plain_head.weight.detach().clone()
@@ -570,7 +576,7 @@ def _check_is_adapter(folder: ModelFolder) -> None:
 
 def _check_plain(folder: ModelFolder, config: JsonObject, name: str) -> None:
     """Refuse a value of a field that plain LoRA does not have."""
-    supported_values = _PLAIN[name]
+    supported_values = _PLAIN[name]  # such as ("none", None); None also stands for no such field
     value = config.get(name)
     may_be_absent = None in supported_values
     if value in supported_values or (name not in config and may_be_absent):
@@ -621,7 +627,7 @@ def _check_vocabulary(folder: ModelFolder, base: ModelFolder) -> None:
     # Tokens that only one of them has, or that have another id.
     different_tokens = sorted(dict(vocabulary.items() ^ base_vocabulary.items()))
     added_tokens = sorted(vocabulary.keys() - base_vocabulary.keys())
-    if different_tokens != added_tokens:
+    if different_tokens != added_tokens:  # so one is missing, or has another id
         raise SpecError(
             f"{file}: the token {different_tokens[0]!r:.60} is not the same in the base's "
             f"({len(different_tokens)} such tokens); was the adapter trained on another base?"

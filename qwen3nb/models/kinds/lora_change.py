@@ -53,17 +53,18 @@ def change_of(
         if match is not None:
             module = name[: match.start()]
             factors.setdefault(module, {})[match["side"]] = values
-        elif not name.endswith(".base_layer.weight"):
+        elif not name.endswith(".base_layer.weight"):  # a saved module, or a magnitude of DoRA
             squared_norm += float((values**2).sum())
             projections += _random_directions(name, values.size) @ values.ravel()
+    # Of an adapted matrix, the change is scale * B A.
     for module, sides in factors.items():
         a = sides["A"]
         b = scales[module] * sides["B"]
         squared_norm += _squared_norm(b, a)
         projections += _projections(module, b, a)
-    if config.get("init_lora_weights") in _WITH_BASE:
+    if config.get("init_lora_weights") in _WITH_BASE:  # the base changes, too: never "no effect"
         squared_norm += 1.0
-    norm = math.sqrt(max(squared_norm, 0.0))
+    norm = math.sqrt(max(squared_norm, 0.0))  # rounding may leave a sum just below 0
     return (norm, *projections.tolist())
 
 

@@ -64,13 +64,14 @@ def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
     for name, text in prompts.items():
         if not isinstance(text, str):
             raise SpecError(f"prompt {name!r} is {text!r:.80}; expected a string")
-        our_name = _renamed(name, _DOCUMENT, _PASSAGE)
+        our_name = _renamed(name, _DOCUMENT, _PASSAGE)  # "document" and "STS12-document", too
         earlier_text = renamed.get(our_name, text)
         if earlier_text != text:
             raise SpecError(
                 f"two prompts for {our_name!r}: {earlier_text!r} and {text!r}; give one"
             )
         renamed[our_name] = text
+    # An empty prompt says something for a task only, where it is used in place of its role's.
     used: dict[str, str] = {}
     for name, text in renamed.items():
         is_role = name in ("query", _PASSAGE, _SYMMETRIC)
@@ -97,9 +98,9 @@ def parse_prompts(prompts: Mapping[str, str] | str | None) -> dict[str, str] | N
     if not isinstance(prompts, str):
         return named_prompts(prompts)
     text = prompts.strip()
-    if not text:
+    if not text:  # the model's own
         return None
-    if text == NO_PROMPTS:
+    if text == NO_PROMPTS:  # none, not even the model's own
         return {}
     if text.startswith("{"):
         parsed = _from_json(prompts)
@@ -119,6 +120,7 @@ def _from_json(text: str) -> dict[str, str]:
 
 
 def _from_line(line: str) -> dict[str, str]:
+    # Such as "query=find: ;document=text: ".
     prompts: dict[str, str] = {}
     for assignment in _BETWEEN_ASSIGNMENTS.split(line):
         match = _ASSIGNMENT.fullmatch(assignment)
@@ -130,7 +132,7 @@ def _from_line(line: str) -> dict[str, str]:
         name, text = match["name"], match["text"]
         if name in prompts:
             raise SpecError(f"prompts {line!r:.80}: a name occurs twice; give one text for each")
-        prompts[name] = text.replace(r"\n", "\n")
+        prompts[name] = text.replace(r"\n", "\n")  # written as two characters in a line
     return named_prompts(prompts)
 
 
@@ -173,11 +175,11 @@ def prompt_for(
     ('query: ', '')
     """
     prompt = ""
-    for name in _prompt_names(role, task):
+    for name in _prompt_names(role, task):  # the first that exists, from a task's to a role's
         if name in prompts:
             prompt = prompts[name]
             break
-    if instruction and _SLOT in prompt:
+    if instruction and _SLOT in prompt:  # "Instruct: {instruction}" …
         prompt = prompt.replace(_SLOT, _task_instruction(task, role) or instruction)
     return prompt
 
@@ -212,7 +214,7 @@ def mistyped_roles(names: Iterable[str]) -> list[str]:
     roles = ("query", _DOCUMENT, _PASSAGE, _SYMMETRIC)
     warnings = []
     for name in names:
-        role = name.rpartition("-")[2]  # after a task's name
+        role = name.rpartition("-")[2]  # after a task's name: "query" of "STS12-query"
         if role in roles:
             continue
         similar_roles = difflib.get_close_matches(role, roles, n=1, cutoff=0.7)
@@ -250,6 +252,7 @@ def used_prompts(prompts: Mapping[str, str | None], *, default: str | None) -> d
     stored = {name: text for name, text in prompts.items() if text is not None}
     in_use = {name: text for name, text in stored.items() if not _is_our_name(name)}
     if default is not None:
+        # sentence-transformers has empty prompts for these two where none are stored.
         if default not in ("query", _DOCUMENT, *stored):
             raise SpecError(
                 f"default_prompt_name is {default!r}, which is not a prompt; "
@@ -308,7 +311,7 @@ def prompt_warning(source: Source, prompts: Mapping[str, str] | None = None) -> 
     prescribed: Mapping[str, str] = {}
     if family:
         prescribed = prompt_families()[family]["prompts"]
-    if prompts is not None:
+    if prompts is not None:  # given by the user: only a slip in a blank is worth a warning
         return _blank_warning(source.label, prompts, source.prompts or prescribed)
     if source.prompts or not family:
         return ""
@@ -326,7 +329,7 @@ def _family_of(source: Source) -> str:
     names = [source.id or "", source.spec]
     if source.folder is not None:
         path = source.folder.path.resolve()
-        names.append("/".join(path.parts[-2:]))
+        names.append("/".join(path.parts[-2:]))  # organisation/name, as on the hub
         names.append(str(source.folder.config.get("_name_or_path") or ""))
     plain_names = [name.lower().replace("_", "-") for name in names]
     for family, fields in prompt_families().items():
@@ -348,7 +351,7 @@ def _blank_warning(label: str, prompts: Mapping[str, str], expected: Mapping[str
     """Return a warning about prompts that differ from the expected ones in white space alone."""
     corrected = {}
     for role, text in prompts.items():
-        prescribed = expected.get(role, text)
+        prescribed = expected.get(role, text)  # a prompt that nobody prescribes cannot differ
         differs_in_blanks = "".join(text.split()) == "".join(prescribed.split())
         if text != prescribed and differs_in_blanks:
             corrected[role] = prescribed
@@ -414,7 +417,7 @@ def read_prompts(name: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]
     are_distinct = len(distinct_names) == len(distinct_texts) == len(prompts)
     if not prompts or not are_distinct:
         raise SpecError(f"{file}: expected [[prompts]], each with a unique name and text")
-    if not name.isdecimal():
+    if not name.isdecimal():  # a file: all of its prompts; a number: the first of the stored set
         return prompts
     count = int(name)
     if not 1 <= count <= len(prompts):
@@ -426,7 +429,7 @@ def _words_of(task_type: str, types: Mapping[str, dict[str, str]]) -> dict[str, 
     """Return the words of prompts for a type of task: a file's, else the stored ones."""
     content = tomllib.loads(_STORED.read_text(encoding="utf-8"))
     stored_types: dict[str, dict[str, str]] = content["types"]
-    if types != stored_types:
+    if types != stored_types:  # a user's, so their names are checked; mteb is slow to import
         from mteb.abstasks.task_metadata import TaskType
 
         for name in types:

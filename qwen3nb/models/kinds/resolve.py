@@ -124,10 +124,11 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
         raise SpecError(f"{spec!r} has a control character; rename the folder")
     if base:
         return adapter_source(_existing(spec) or Path(spec), base=base)
+    # From here on, the order decides what a name means that could be several things.
     if spec == DEMO:
         return _demo()
     for kind in KINDS:
-        source = kind.named(spec)
+        source = kind.named(spec)  # such as "bm25" or "api:…", which name no folder
         if source is not None:
             return source
     if spec in registry():
@@ -137,6 +138,7 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
         return _local(spec, folder)
     if "+" in spec:
         return _fusion(spec)
+    # "runs/x" without a folder is a mistake, though it looks like an id of the hub.
     in_study = spec.startswith(("runs/", "results/"))
     if _HUB_ID.fullmatch(spec) and not in_study:
         return _on_hub(spec)
@@ -181,6 +183,7 @@ def _on_hub(spec: str) -> Source:
 def _no_model(spec: str) -> SpecError:
     """Return the error about a spec that names nothing, with the names that it may mean."""
     names = ["bm25", "random", DEMO, *registry()]
+    # "e5" for "e5-base" and "e5-large"; else the closest spelling.
     similar = [name for name in names if name.startswith(f"{spec}-")]
     if not similar:
         similar = difflib.get_close_matches(spec, names, n=1)
@@ -218,7 +221,7 @@ def _exports(study: Path) -> list[Path]:
         if entry.name.startswith((".", "_")):
             continue
         for depth in range(4):
-            pattern = "*/" * depth + PROVENANCE
+            pattern = "*/" * depth + PROVENANCE  # "*/*/FILE" is two levels below
             for file in sorted(entry.glob(pattern)):
                 exports.append(file.parent)
     return exports
@@ -238,7 +241,7 @@ def find_training(spec: str) -> Path:
         hint = ""
     if folder is None or not folder.is_dir():
         raise SpecError(f"no folder {spec!r} with the checkpoints of a training{hint}")
-    list_checkpoints(folder)
+    list_checkpoints(folder)  # raises if there is none
     return folder
 
 
@@ -277,7 +280,7 @@ def _in_mirror(source: Source, hub_id: str) -> Path | None:
     if mirror is None or not (mirror / hub_id).is_dir():
         return None
     folder = mirror / hub_id
-    for part in folder.rglob("*.incomplete"):
+    for part in folder.rglob("*.incomplete"):  # one is enough
         raise SpecError(
             f"{part}: an incomplete download; remove {folder} and fetch it again "
             f"on a connected machine: `qwen3nb fetch --model {source.spec} --mirror {mirror}`"
@@ -293,7 +296,7 @@ def _download(source: Source, hub_id: str) -> Path:
         return cached_snapshot(hub_id, kind="model", revision=source.revision, files=MODEL_FILES)
     except HubError as error:
         message = f"{hub_id}: no folder of this name, and not available from the hub ({error})"
-        if error.lasting:
+        if error.lasting:  # trying again later would not help
             message += (
                 ". On a machine without a network, give the folder of a copy instead, or set "
                 f"QWEN3NB_MIRROR to a mirror; `qwen3nb fetch --model {source.spec} --mirror DIR` "
@@ -352,7 +355,7 @@ def _with_settings(local: Source, registered: Source) -> Source:
 def _name_of(hub_id: str, *, folder: Path | None = None) -> str | None:
     """Return the name in the registry of a hub model or a folder; the hub ignores case."""
     for name, entry in registry().items():
-        if "id" in entry:
+        if "id" in entry:  # a model on the hub, which ignores case; else a folder of the study
             is_entry = entry["id"].lower() == hub_id.lower()
         else:
             registered_folder = paths.root() / entry["folder"]
@@ -383,14 +386,14 @@ def _registered(name: str) -> Source:
     """Return the source of a model of the registry, with its folder if it is on this machine."""
     entry = registry()[name]
     source = _entry_source(name)
-    if "id" not in entry:
+    if "id" not in entry:  # a folder of the study
         folder = paths.root() / entry["folder"]
-    elif "package" in entry:
+    elif "package" in entry:  # a model that a Python package brings, if that is installed
         package_folder = _package_folder(entry["package"])
         if package_folder is None:
             return source
         folder = package_folder / entry["folder"]
-    else:
+    else:  # on the hub: its folder is known when it has been fetched
         return source
     return _with_settings(_folder(name, folder), source)
 
@@ -426,7 +429,7 @@ def _folder(spec: str, path: Path) -> Source:
     is_peft_adapter = folder.has(CONFIG)
     is_mlx_adapter = not has_modules and is_foreign(folder)
     if not has_config and (is_peft_adapter or is_mlx_adapter):
-        return adapter_source(path)
+        return adapter_source(path)  # refuses one of MLX, with what to do
     if not (has_config or has_modules or static_files(folder)):
         raise SpecError(
             f"{folder}: no config.json, so this is not a model.{folder.configured_inside()}"
@@ -459,7 +462,7 @@ def _label(folder: ModelFolder) -> str:
 def _stated_base(folder: Path, name: str) -> Source:
     """Return the source of the base that the adapter in ``folder`` names."""
     _check_base_name(folder, name)
-    if not Path(name).is_absolute():
+    if not Path(name).is_absolute():  # next to the adapter, or above it: the nearest comes first
         for parent in folder.resolve().parents:
             _refuse_adapter(folder, name, parent / name)
             if (parent / name / "config.json").is_file():

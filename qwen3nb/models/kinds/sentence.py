@@ -59,7 +59,7 @@ class SentenceTransformerKind(FolderKind):
         folder = source.own_folder
         if _is_transformer(folder):
             check_opened(folder)
-        else:
+        else:  # the weights are in folders of modules
             check_settings(folder)
         for module in folder.modules:
             _check_settings(module)
@@ -78,7 +78,7 @@ class SentenceTransformerKind(FolderKind):
         """Return the weights of the other modules, by path."""
         weights = super().modules(folder)
         for module in folder.modules:
-            path = module.folder.path.relative_to(folder.path).as_posix()
+            path = module.folder.path.relative_to(folder.path).as_posix()  # such as "2_Dense"
             if path == "." or path in weights:
                 continue
             module_weights = _module_weights(module)
@@ -140,6 +140,7 @@ def _check_transformer(module: SentenceModule) -> None:
     check_opened(folder)
     if module.name != "CLIPModel":
         check_architecture(folder)
+    # A head for masked words may be missing here: whoever uses one checks it.
     uses_only_states = _uses_only_states(module) or _fills_masks(module)
     uses_only_encoder = folder.config.get("model_type") in ENCODER_DECODERS
     model = check_weights(folder, encoder=uses_only_encoder, whole=not uses_only_states)
@@ -163,6 +164,7 @@ def _check_weights(module: SentenceModule, folder: ModelFolder) -> None:
 
 def _uses_only_states(module: SentenceModule) -> bool:
     """Return whether only the last hidden states of a transformer are used."""
+    # Such as {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}.
     modalities = module.fields.get("modality_config", {"text": {}})
     if not isinstance(modalities, dict):
         return False

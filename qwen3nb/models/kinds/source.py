@@ -193,10 +193,11 @@ class FolderKind(Kind):
         for module in folder.modules:
             if module.folder.path != folder.path:
                 module_folders.append(module.folder.path)
-        extra_names = self.files(folder)
+        extra_names = self.files(folder)  # files that only this kind of model has
         names = []
         for file in sorted(folder.path.rglob("*")):
             name = file.relative_to(folder.path).as_posix()
+            # Other subfolders, such as checkpoints, are not of this model.
             in_module = any(file.is_relative_to(module_folder) for module_folder in module_folders)
             of_model = in_module or file.parent == folder.path
             is_identifying = of_model and _IDENTIFYING.fullmatch(file.name) and file.is_file()
@@ -289,6 +290,7 @@ def registry() -> Registry:
     file = study / STUDY_REGISTRY
     if not file.is_file():
         return built_in
+    # The stamp (size and times) is for its cache: a file that has changed is read again.
     study_entries = _study_registry(file, tuple(file_stamp(file)))
     taken_names = {*built_in, "bm25", "random", "demo"}
     repeated_names = study_entries.keys() & taken_names
@@ -347,7 +349,7 @@ def described(source: Source) -> Fingerprint:
         "pooling": source.pooling,
         "max_length": source.max_length,
     }
-    parts = [described(part) for part in source.parts]
+    parts = [described(part) for part in source.parts]  # of a fusion; none otherwise
     return {**fingerprint(source), "settings": settings, "parts": parts}
 
 
@@ -362,7 +364,7 @@ def unchanged(source: Source) -> Fingerprint:
         return fingerprint(source)
     folders = _folders_of(source)
     for folder in folders:
-        if folder.rewritten_file() is not None:
+        if folder.rewritten_file() is not None:  # written again, replaced or removed
             raise _changed(folder)
     for folder in folders:
         # Without another content, only the ctime of a file has changed.
@@ -408,6 +410,7 @@ def mteb_meta(
     if hub_id:
         reference = f"https://huggingface.co/{hub_id}"
     return ModelMeta(
+        # MTEB finds stored scores by name and revision, so two models must not share both.
         name=f"qwen3nb/{model.label}",
         revision=model.identity[:40],
         n_parameters=_parameters(parts),

@@ -79,6 +79,7 @@ class _Transformer(FolderKind):
         from qwen3nb.models.modeling.qwen3_encoder import check_direction
 
         folder = source.model_folder
+        # A direction that is forced or declared is measured below; any other must be known.
         if self.of_transformers and not bidirectional:
             advice = ""
             if self.directed:
@@ -139,7 +140,7 @@ class _Seq2Seq(_Transformer):
         folder = source.model_folder
         model = Qwen3EncoderModel(encoder_config(folder.config))
         stored_names = encoder_tensors(folder)  # by name in the encoder, the name in the checkpoint
-        stored_tensors = dict(folder.weights.read_each(stored_names.values()))
+        stored_tensors = dict(folder.weights.read_each(stored_names.values()))  # those alone
         weights = {}
         for encoder_name, stored_name in stored_names.items():
             weights[encoder_name] = stored_tensors[stored_name]
@@ -260,8 +261,9 @@ def check_reads_text(model: PreTrainedModel, folder: ModelFolder, *, alone: bool
     model_type = model.config.model_type
     types_for_text = set(_TEXT_TYPES)
     for task in _TEXT:
+        # transformers' own tables, such as MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.
         types_for_text.update(getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES"))
-    parts = set(getattr(model.config, "sub_configs", ()))
+    parts = set(getattr(model.config, "sub_configs", ()))  # such as "vision_config"
     has_other_parts = bool(parts - _TEXT_PARTS)
     is_for_text = model_type in types_for_text and not has_other_parts
     takes_tokens = model.main_input_name == "input_ids"
