@@ -209,7 +209,7 @@ class Model(ModelOptions):
         searcher = self._searcher()
         searcher.index(_numbered_rows(documents))
         query_rows = _numbered_rows(queries)
-        run = searcher.search(query_rows, top_k=k)
+        run = searcher.search(query_rows, top_k=k)  # ids are positions, as strings
         rankings = []
         for row in query_rows:
             scores = run.get(row["id"], {})
@@ -275,6 +275,7 @@ class Model(ModelOptions):
         if source.kind.library:
             load_library(source.kind.library)
         warning = prompt_warning(found, parse_prompts(self.prompts))
+        # A prefix may be the prompt.
         if warning and not self.prefix:
             _log.warning(warning)
         if self.bidirectional and not source.kind.directed:
@@ -283,7 +284,7 @@ class Model(ModelOptions):
                 "language models; other models have a fixed direction"
             )
         source.kind.check(source)
-        source = replace(source, content=fingerprint(source))
+        source = replace(source, content=fingerprint(source))  # before loading; compared after
         options = self
         if self.max_length is None:
             options = replace(self, max_length=source.max_length)
@@ -325,6 +326,7 @@ class Model(ModelOptions):
         takes_no_options = source.kind.searches and (source.kind.weightless or source.parts)
         if takes_no_options:
             return replace(source, label=self.name or source.label)
+        # Records of one model with other options must not share a label.
         label = source.label
         prompts = parse_prompts(self.prompts)
         if prompts is None:
@@ -347,6 +349,7 @@ class Model(ModelOptions):
             if field.name not in WITHOUT_EFFECT:
                 options[field.name] = str(getattr(self, field.name))
         versions = [installed_version(name) for name in _LIBRARIES]
+        # Files, options, code, libraries and hardware: whatever may change the facts.
         sources = []
         for part in self.parts or (self,):
             source = part._in_use(part._found())

@@ -103,6 +103,7 @@ class Encoder(Identified, ABC):
             self.label = f"{source.label}-{self.dimensions}d"
         self.source = source
         self.prompts = source.prompts
+        # What vectors depend on before their dimensions are cut: the cache has whole ones.
         whole_vectors = {
             "encoding": ENCODING,
             "model": unchanged(source),
@@ -238,10 +239,11 @@ class Encoder(Identified, ABC):
             )
         texts = [inputs] if isinstance(inputs, str) else texts_of(inputs)
         self._count_texts(texts)
-        if task_metadata is not None:
+        if task_metadata is not None:  # MTEB sets it in every call, whatever the user wants
             show_progress_bar = None
         with self._with_settings(batch_size, show_progress_bar):
             vectors = self._encode([prompt + text for text in texts])
+        # Nothing is cut here: vectors are rescaled to length 1.
         if normalize_embeddings and not self.normalize:
             vectors = truncate_dimensions(vectors, self.dimension)
         if truncate_dim is not None:
@@ -289,6 +291,7 @@ class Encoder(Identified, ABC):
         cache = nullcontext() if self.cache is None else self.cache
         with cache:
             distinct_vectors = self._cached_or_computed(distinct_texts, positions)
+        # Texts that are not blank may have no token either: their vector is zero.
         if self._tokenless is not None:
             is_filled = np.array([bool(text.strip()) for text in distinct_texts], dtype=bool)
             has_no_token = is_filled & _is_zero(distinct_vectors)
@@ -328,6 +331,7 @@ class Encoder(Identified, ABC):
         is_cached = cache.fill([text_key(text) for text in texts], vectors)
         self.stats.cached += int(is_cached.sum())
         self.stats.damaged += cache.damaged - damaged_before
+        # Cut texts are counted in every run, also where no text is tokenised for its vector.
         cached_texts = [texts[index] for index in np.flatnonzero(is_cached).tolist()]
         long_texts = [text for text in cached_texts if self._may_be_cut(text)]
         for start in range(0, len(long_texts), _CHUNK):
@@ -372,7 +376,7 @@ class Encoder(Identified, ABC):
         started = time.perf_counter()
         vectors = self._embed(texts)
         if "vectors" in self.settings:  # as they are stored
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore"):  # an overflow is infinite, and refused below
                 vectors = vectors.astype(np.float16).astype(np.float32)
         self.stats.seconds += time.perf_counter() - started
         self.stats.encoded += len(texts)
@@ -385,7 +389,7 @@ class Encoder(Identified, ABC):
             if is_finite[row] and self._may_be_zero(texts[row]):
                 continue
             problem = "zero" if is_finite[row] else "not finite"
-            first_input = positions.index(chunk[row])
+            first_input = positions.index(chunk[row])  # among the texts as they were given
             raise EncoderError(
                 f"{self.label}: the vector of text {first_input} is {problem}: {texts[row]!r:.80}"
             )
@@ -426,7 +430,7 @@ class Encoder(Identified, ABC):
                 f"{source.label} is compared by {similarity!r} (config_sentence_transformers.json)"
                 "; supported are: cosine, dot"
             )
-        # Both are the same for vectors of length 1.
+        # Stored where it differs from the default; both are the same for vectors of length 1.
         if similarity != default and not self.normalize:
             settings["similarity"] = similarity
         return settings
@@ -607,6 +611,7 @@ def beside_blanks(encode: Callable[[Sequence[str]], Vectors], texts: Sequence[st
     vectors = np.zeros((len(texts), filled_vectors.shape[1]), dtype=np.float32)
     vectors[filled_rows] = filled_vectors[: len(filled_rows)]
     for row in blank_rows:
+        # The library fails on a batch without any token.
         blank_vector, _ = encode([texts[row], _NOT_BLANK])
         if np.isfinite(blank_vector).all():
             vectors[row] = blank_vector

@@ -58,6 +58,7 @@ def check_repeatable(
     Raises:
         SpecError: a text has another vector in a batch of texts of its length than alone.
     """
+    # The same text alone and three times: nothing is padded, so nothing should change.
     text = probe_texts(words)[1]
     vector_alone = encode([text])
     vectors_of_batch = encode([text, text, text])

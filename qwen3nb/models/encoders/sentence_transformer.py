@@ -87,7 +87,7 @@ class SentenceTransformerEncoder(Encoder):
         if self._static is not None:
             if options.max_length is not None:
                 self._static.enable_truncation(options.max_length)
-            truncation = self._static.truncation or {}
+            truncation = self._static.truncation or {}  # such as {"max_length": 512, …}, or None
             length = truncation.get("max_length")
             return length
         if options.max_length is not None:
@@ -121,6 +121,7 @@ class SentenceTransformerEncoder(Encoder):
         self.stats.cut += self._truncated(texts)
         if self._may_pad:
             return beside_blanks(self._encode_by_library, texts)
+        # Padding would change vectors, so that only texts of equal length share a batch.
         rows_by_length: dict[int, list[int]] = {}
         for row, length in enumerate(self._lengths(texts)):
             rows_by_length.setdefault(length, []).append(row)
@@ -150,7 +151,7 @@ class SentenceTransformerEncoder(Encoder):
 
         words = "a text"
         if self._tokenless is not None and self._tokenless(words):  # a vocabulary without it
-            first_words = list(self.tokenizer.get_vocab())[:2]
+            first_words = list(self.tokenizer.get_vocab())[:2]  # any two that it has
             words = " ".join(first_words)
         dtype = options.dtype
         with refusing(source.own_folder, "it cannot run a text"):
@@ -194,7 +195,7 @@ class SentenceTransformerEncoder(Encoder):
             return 0
         if self._static:
             encodings = self._static.encode_batch_fast(long_texts, add_special_tokens=False)
-            return sum(bool(encoding.overflowing) for encoding in encodings)
+            return sum(bool(encoding.overflowing) for encoding in encodings)  # what was cut off
         tokenizer = self._model.tokenizer
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
             return 0
@@ -301,7 +302,7 @@ def known_pooling(model: Any) -> str | None:
     if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         return None
     transformer, pooling, *rest = modules
-    for normalize in rest:
+    for normalize in rest:  # one, or none
         if normalize.module_output_name != "sentence_embedding":
             return None
     truncates_vectors = getattr(model, "truncate_dim", None) is not None
@@ -324,5 +325,6 @@ def _reads_plain_text(model: Any, transformer: object) -> bool:
         return False
     if getattr(transformer, "processing_kwargs", None):
         return False
+    # Tokens alone, not images or sound.
     inputs = model.preprocess(["a text"], prompt="")
     return set(inputs) <= _FEATURES

@@ -83,6 +83,7 @@ class StaticEncoder(Encoder):
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         starts = torch.from_numpy(lengths.cumsum() - lengths)
         with torch.inference_mode():
+            # The mean of the rows of each text's tokens; zero for a text without any.
             vectors = F.embedding_bag(
                 tokens.to(self.device), self._table, starts.to(self.device), mode="mean"
             ).float()

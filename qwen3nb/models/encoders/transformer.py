@@ -107,7 +107,7 @@ class TransformerEncoder(Encoder):
             rows, _ = runtime.token_rows(self.tokenizer, texts, max_length=longest)
             return self.runner.vectors(rows)
 
-        self.runner.batch_size = None
+        self.runner.batch_size = None  # short and long texts share a batch, for the comparison
         with refusing(source.own_folder, "it cannot run a text"):
             self.runner.padding = not depends_on_padding(encode, dtype=options.dtype)
             if not self.runner.padding:

@@ -82,11 +82,12 @@ def _declared_pooling(model: Any) -> DeclaredPooling:
         stored_mode = fields.get("pooling_mode")
     except (OSError, ValueError, AttributeError):  # no such file, or no JSON object
         return DeclaredPooling("mean", normalize=False)
+    # sentence-transformers stores a name, or before release 5.4 a flag per pooling.
     declared = []
     for name, rule in POOLINGS.items():
         if stored_mode == rule.stored or fields.get(rule.flag) is True:
             declared.append(name)
-    if len(declared) != 1:
+    if len(declared) != 1:  # none that is known, or several joined
         return DeclaredPooling("mean", normalize=False)
     return DeclaredPooling(declared[0], normalize=False)
 
@@ -175,6 +176,7 @@ class WrappedEncoder(Encoder):
 
     def _embed_any(self, texts: Sequence[str]) -> Vectors:
         encoded = self._model.encode(list(texts), **self._options)
+        # Anything may come back: it is tried as rows of numbers, and described if it is not.
         try:
             vectors = np.asarray([_on_cpu(row) for row in encoded])
         except (TypeError, ValueError):

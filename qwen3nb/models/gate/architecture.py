@@ -62,19 +62,19 @@ def _has_known_direction(class_name: str, model_type: str, *, is_decoder: bool) 
     """Return whether the direction of a class is known, for a model of this type."""
     from transformers.models.auto import modeling_auto
 
-    plain_name = _FRAMEWORKS.sub("", class_name).casefold()
+    plain_name = _FRAMEWORKS.sub("", class_name).casefold()  # "bertmodel" of TFBertModel
     if plain_name in _folded(_stock_classes(model_type)):
         return True
-    if _is_outside_tables(class_name, model_type):
+    if _is_outside_tables(class_name, model_type):  # one of transformers, without a task
         return True
     has_masked_model = model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     is_encoder = has_masked_model and not is_decoder
-    if is_encoder and _ONE_DIRECTION.search(class_name):
+    if is_encoder and _ONE_DIRECTION.search(class_name):  # such as "BertCausal"
         return False
     if plain_name in _folded(_spellings(model_type)):
         return True
     types_with_class = _types_with_class(plain_name)
-    if not types_with_class:
+    if not types_with_class:  # an unknown class: most likely, it reads as its family does
         return is_encoder
     # A class of another family, which some authors name.
     return _share_direction(types_with_class, both_directions=has_masked_model)
@@ -84,6 +84,7 @@ def _share_direction(model_types: set[str], *, both_directions: bool) -> bool:
     """Return whether one of ``model_types`` attends in both directions, or in one only."""
     from transformers.models.auto import modeling_auto
 
+    # Models for masked words see both sides of a gap; those for the next word see one side.
     masked = set(modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES)
     if both_directions:
         return bool(model_types & masked)
@@ -124,6 +125,7 @@ def _is_outside_tables(class_name: str, model_type: str) -> bool:
     """Return whether transformers has a class that none of its tables names."""
     import transformers
 
+    # Such as "BertPreTrainedModel", which builds nothing.
     is_base_of_family = class_name.endswith("PreTrainedModel")
     if is_base_of_family or not class_name.isidentifier():
         return False
@@ -138,7 +140,7 @@ def _spellings(model_type: str) -> set[str]:
 
     spellings = set()
     for name in _classes(modeling_auto.MODEL_MAPPING_NAMES.get(model_type, ())):
-        family = name.removesuffix("Model")
+        family = name.removesuffix("Model")  # "Llama", for LlamaForCausalLM or LlamaLMHeadModel
         for head in _HEADS:
             spellings.add(f"{family}{head}")
             spellings.add(f"{family}{head}Model")

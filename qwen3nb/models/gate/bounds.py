@@ -102,6 +102,7 @@ def check_bounds(
             except ValidationError as error:
                 problem = _problem(error, value)
                 raise CheckpointError(f"{file}: {path}{name} {problem}") from None
+        # Settings of a part, such as "text_config".
         if isinstance(value, dict) and not adapters:
             check_bounds(value, file, path=f"{path}{name}.", free=free)
 

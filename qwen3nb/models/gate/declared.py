@@ -69,7 +69,7 @@ def check_dense(folder: ModelFolder) -> None:
     """
     settings = folder.object(SETTINGS)
     file = folder.path / SETTINGS
-    for key in PYLATE:
+    for key in PYLATE:  # a vector per token, even where no model_type says so
         if key in settings:
             _refuse_value(f"{file}: {key}", settings[key])
     if answers_yes_or_no(folder):
@@ -92,6 +92,7 @@ def _check_modules(folder: ModelFolder) -> None:
         if module.name == "Transformer":
             _check_task(module)
     names = {module.name for module in modules}
+    # Some modules give a vector per text themselves, and so do some transformers.
     has_pooling = not names.isdisjoint(("Pooling", *_EMBEDS))
     first_output = modules[0].fields.get("module_output_name")
     if not has_pooling and first_output != "sentence_embedding":
@@ -120,6 +121,7 @@ def as_exported(folder: ModelFolder) -> bool:
     rule = POOLINGS.get(str(folder.config.get("pooling_mode")))
     if rule is not None:
         stored_mode = rule.stored
+    # The library stores a name, or a list of one.
     return pooling.fields.get("pooling_mode") in (stored_mode, [stored_mode])
 
 
@@ -139,7 +141,7 @@ def check_head(folder: ModelFolder) -> str:
     Classes whose outputs are not states of texts are refused.
     """
     class_name = _saved_class(folder)
-    if not class_name or class_name.endswith(_HEADS):
+    if not class_name or class_name.endswith(_HEADS):  # such as "BertForMaskedLM"
         return class_name
     file = folder.path / "config.json"
     if not _in_transformers(class_name):
@@ -168,7 +170,7 @@ def check_object(model: object) -> None:
     if isinstance(model, Iterable) and hasattr(model, "encode_query"):
         for module in model:
             module_name = type(module).__name__
-            if module_name in ("Asym", "Router"):
+            if module_name in ("Asym", "Router"):  # queries take another path than documents
                 _refuse_value(f"{class_name}: module", module_name)
 
 
@@ -178,6 +180,7 @@ def _refuse_value(place: str, value: object, expected: Iterable[str] = ()) -> No
     if examples:
         message += f" (such as {examples})"
     text = str(value)
+    # A cross-encoder, which scores a query and a document together.
     scores_pairs = text == _PAIRS or text.endswith(("SequenceClassification", "LogitScore"))
     if scores_pairs:
         message += "; `qwen3nb rerank` runs causal language models that answer yes or no"
@@ -193,6 +196,7 @@ def _check_task(module: SentenceModule) -> None:
         value = module.fields.get(key)
         if value is not None:
             _refuse_value(f"{module.file}: {key}", value)
+    # By kind of input, such as "text" or "image".
     inputs = module.fields.get("modality_config") or {"text": {}}
     if "text" not in inputs:
         _refuse_value(f"{module.file}: modality_config", inputs, ("text",))

@@ -61,7 +61,7 @@ def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, st
         for role, token in _special_tokens(settings).items():
             if tokenizer is not None:
                 _check_in_vocabulary(token, tokenizer, f"{file}: {role}")
-            if role not in tokens:
+            if role not in tokens:  # the first file counts
                 tokens[role] = token
     return tokenizer, tokens
 
@@ -83,7 +83,7 @@ def _check_files(folder: ModelFolder) -> None:
             raise CheckpointError(f"{file}: empty; copy the tokenizer again")
     if folder.object(TOKENIZER_CONFIG).get("tokenizer_class") in _WITHOUT_FILES:
         return
-    for patterns in _COMPLETE:
+    for patterns in _COMPLETE:  # such as ("vocab.json", "merges.txt"), which need each other
         if all(_has_file(folder, pattern) for pattern in patterns):
             return
     complete_sets = "; or ".join(" and ".join(patterns) for patterns in _COMPLETE)
@@ -129,9 +129,10 @@ def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
     vocabulary = tokenizer.get_vocab()
     if not vocabulary:
         raise CheckpointError(f"{folder}: the tokenizer has no token; copy it again")
-    last_token = max(vocabulary, key=vocabulary.__getitem__)
+    last_token = max(vocabulary, key=vocabulary.__getitem__)  # the one with the largest id
     last_id = vocabulary[last_token]
     encoded = tokenizer.encode("a")  # with the tokens that are added to every text
+    # A list in transformers, an object with ``ids`` in tokenizers.
     ids_of_text = getattr(encoded, "ids", encoded)
     largest_id = max(last_id, *ids_of_text, 0)
     if largest_id < rows:

@@ -76,7 +76,7 @@ def check_weights(
     with refusing(file, "no model can be built from it"):
         model, report = _dry_run(folder, auto)
     missing_weights = report["missing_keys"]
-    if not head and not whole:
+    if not head and not whole:  # only what the last hidden states depend on must be there
         part = model.get_encoder() if encoder else model
         missing_weights = _used_weights(missing_weights, model, part)
     problems = []
@@ -87,6 +87,7 @@ def check_weights(
     problems += [f"{name}: unexpected" for name in unexpected_weights]
     if problems:
         raise _other_weights(folder, problems)
+    # Buffers such as "position_ids", by the last part of their names, may be whole numbers.
     constants = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
     check_types(folder.weights.tensors.values(), constants | {"position_ids"})
     return model
@@ -123,6 +124,7 @@ def check_encoder(
     from qwen3nb.models.modeling.configuration import encoder_config
     from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
+    # On the meta device a tensor has a shape and no numbers, so nothing is read.
     entries = {}
     empty_weights = {}
     for encoder_name, stored_name in sources.items():
@@ -156,6 +158,7 @@ def check_length(model: nn.Module, length: int | None, name: str) -> None:
     if length is None:
         return
     for path, module in model.named_modules():
+        # A table with a row per position, such as "embeddings.position_embeddings".
         module_name = path.rpartition(".")[2]
         if module_name not in _POSITIONS or not hasattr(module, "num_embeddings"):
             continue
@@ -248,7 +251,7 @@ def _stock_class(folder: ModelFolder, auto_class: str) -> tuple[PretrainedConfig
     import transformers
     from transformers import AutoConfig
 
-    auto = getattr(transformers, auto_class)
+    auto = getattr(transformers, auto_class)  # such as AutoModel
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     config.get_text_config().to_dict()  # raises unless it is a configuration
     model_class = auto._model_mapping.get(type(config), None)
@@ -291,6 +294,7 @@ def _used_weights(
     for name in missing_weights:
         if has_optional_pooler and name.startswith("pooler."):
             continue
+        # A buffer, or a weight of the part itself.
         is_parameter = name in weights
         if not is_parameter or id(weights[name]) in part_ids:
             used_weights.add(name)
@@ -305,7 +309,7 @@ def _weights_of_modules(
     Others belong to heads that this package does not use, such as ``cls.predictions``.
     Constants, which older releases stored, are not of a float type, or have no dimension.
     """
-    modules = {name for name, _ in model.named_children()}
+    modules = {name for name, _ in model.named_children()}  # such as "encoder" of a BERT
     prefix = f"{model.base_model_prefix}."
     constants = []
     for entry in folder.weights.tensors.values():
@@ -313,6 +317,7 @@ def _weights_of_modules(
             constants.append(entry.stored_name)
     weights_of_modules = []
     for name in sorted(unexpected):
+        # "encoder" of "bert.encoder.layer.0.…"; the heads of tasks are no modules of this model.
         top_module = name.removeprefix(prefix).split(".")[0]
         is_constant = any(constant.endswith(name) for constant in constants)
         if top_module in modules and not is_constant:

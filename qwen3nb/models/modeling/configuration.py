@@ -77,6 +77,7 @@ class Qwen3EncoderConfig(Qwen3Config):
         for name in names:
             if name in known_names or name.startswith("_"):
                 continue
+            # Close to a field, and not one: a slip. Far from all: a field of a newer release.
             similar = get_close_matches(name, known_names, 1, cutoff=0.85)
             if similar:
                 raise TypeError(
@@ -227,12 +228,13 @@ def _setting(fields: JsonObject, name: str) -> Any:
 
 
 def _stored_setting(config: JsonObject, name: str) -> Any:
+    # Such as "encoder_num_layers", then "encoder_num_hidden_layers", then "num_hidden_layers".
     spellings = (*_SPELLINGS.get(name, ()), f"encoder_{name}", name)
     for spelling in spellings:
         value = config.get(spelling)
         if value is not None:
             return value
-    rope = config.get("rope_parameters")
+    rope = config.get("rope_parameters")  # where transformers 5 keeps rope_theta
     if isinstance(rope, dict):
         return rope.get(name)
     return None

@@ -84,12 +84,13 @@ class _MergedAttention(qwen3.Qwen3Attention):
     ) -> tuple[Tensor, None]:
         """Attend from (B, T, H) to itself and to (B, S, H); the mask is (B, 1, T, T + S)."""
 
-        def heads(projected: Tensor) -> Tensor:
+        def heads(projected: Tensor) -> Tensor:  # (B, T, heads, D)
             return projected.unflatten(-1, (-1, self.head_dim))
 
         query = self.q_norm(heads(self.q_proj(hidden_states))).transpose(1, 2)
         own_key = self.k_norm(heads(self.k_proj(hidden_states))).transpose(1, 2)
         query, own_key = qwen3.apply_rotary_pos_emb(query, own_key, *position_embeddings)
+        # Tokens of the source get no rotary positions: their order is in their states.
         source_key = self.k_norm(heads(self.k_proj(encoder_hidden_states))).transpose(1, 2)
         all_states = torch.cat([hidden_states, encoder_hidden_states], dim=1)
         attended = F.scaled_dot_product_attention(
@@ -113,6 +114,7 @@ class _Decoder(nn.Module):
         layers = [
             qwen3.Qwen3DecoderLayer(config, index) for index in range(config.num_hidden_layers)
         ]
+        # Stock layers, whose attention also sees the encoder's states.
         for index, layer in enumerate(layers):
             layer.self_attn = _MergedAttention(config, index)
         self.layers = nn.ModuleList(layers)
@@ -213,7 +215,7 @@ class Qwen3ForSeq2SeqLM(PreTrainedModel):
         logits = self.lm_head(states)
         loss = None
         if labels is not None:
-            predictions = logits.flatten(0, 1).float()
+            predictions = logits.flatten(0, 1).float()  # (B * T, V)
             loss = F.cross_entropy(predictions, labels.flatten(), ignore_index=IGNORED)
         return Seq2SeqLMOutput(loss=loss, logits=logits, encoder_last_hidden_state=source)
 

@@ -27,7 +27,7 @@ def pick_device(device: str) -> str:
     if device == "auto":
         return "cpu"
     try:
-        torch.empty(0, device=device)
+        torch.empty(0, device=device)  # raises if there is no such device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
@@ -82,6 +82,7 @@ def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
 
 def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
     """Return a pattern of the special tokens of a tokenizer; None if it has none."""
+    # By id; the library tokenizers has a method where transformers has an attribute.
     added_tokens = getattr(tokenizer, "added_tokens_decoder", None)
     if added_tokens is None and hasattr(tokenizer, "get_added_tokens_decoder"):
         added_tokens = tokenizer.get_added_tokens_decoder()
@@ -91,6 +92,7 @@ def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
             texts.add(token.content)
     if not texts:
         return None
+    # A pattern takes the first alternative that fits: "<eos2>" has to come before "<eos".
     longest_first = sorted(texts, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first)))
 

@@ -37,6 +37,7 @@ def surround(tokenizer: Tokenizer, *, prefix: str = "", end: str | None = None) 
         if end_token is None:
             raise ValueError(f"the tokenizer has no token {end!r} to put at the end")
         after = [end_token]
+    # A short text, without and with the tokens that the tokenizer adds by itself.
     text = tokenizer.encode(_PROBE, add_special_tokens=False).ids
     encoded = tokenizer.encode(_PROBE).ids
     surrounded = [*before, *text, *after]
@@ -61,6 +62,7 @@ def _set_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[i
     """
     from tokenizers import processors
 
+    # The form that tokenizers stores in tokenizer.json, with an entry for each added token.
     names = {token: tokenizer.id_to_token(token) for token in (*before, *after)}
     start = [_special_token(names[token]) for token in before]
     end = [_special_token(names[token]) for token in after]
@@ -81,6 +83,7 @@ def _set_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[i
             all_processors.append(processor)
     all_processors.append(template)
     state = {"type": "Sequence", "processors": all_processors}
+    # Set as pickle would: the constructor reads ":" and "$" in names as syntax.
     post_processor = processors.Sequence([])
     post_processor.__setstate__(json.dumps(state).encode())
     tokenizer.post_processor = post_processor

@@ -129,9 +129,7 @@ def search(
     all_queries = prepare(queries, kind="query", first=0, dimension=None)
     dimension = all_queries.rough.shape[1]
     tiles = []
-    for (
-        tile_queries
-    ) in all_queries.tiles():  # a few hundred each, so that scores take little memory
+    for tile_queries in all_queries.tiles():  # a few hundred each: scores take little memory
         best = BestDocuments(len(tile_queries), k, keep_ties=keep_ties)
         tiles.append(_Tile(tile_queries, best, k, rescore=rescore))
     first = 0
@@ -223,7 +221,7 @@ def _prepared(
             f"expected {kind} vectors of shape (N, {dimension or 'D'}); got {array.shape}"
         )
     is_finite = np.isfinite(array).all(axis=1)
-    # {{}} becomes the position of the first such vector.
+    # The {{}} of a message becomes the position of the first such vector.
     _refuse_rows(~is_finite, f"the vector of {kind} {{}} is not finite", first)
     if not cosine:
         return _Operand(array, array, device)
