@@ -215,9 +215,9 @@ def measure_products(folder: str) -> Callable[[], list[tuple[str, float]]]:
     """10⁹ operations per second of the products of a search, in each library."""
     import torch
 
-    from qwen3nb.models.search.exact import _QUERIES
+    from qwen3nb.models.search.exact import _QUERIES_AT_ONCE
 
-    queries = np.load(Path(folder) / "queries.npy")[:_QUERIES]
+    queries = np.load(Path(folder) / "queries.npy")[:_QUERIES_AT_ONCE]
     corpus = np.load(Path(folder) / "corpus.npy", mmap_mode="r")[:_BLOCK].copy()
     left, right = torch.from_numpy(queries), torch.from_numpy(corpus)
     calls: dict[str, Callable[[], Any]] = {

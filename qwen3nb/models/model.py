@@ -122,7 +122,7 @@ class Model(ModelOptions):
         Raises:
             SpecError: no such model.
         """
-        return self._in_use(self._found())
+        return self._with_options(self._found_source())
 
     @cached_property
     def parts(self) -> tuple[Model, ...]:
@@ -270,8 +270,8 @@ class Model(ModelOptions):
 
     def _load_checked(self) -> LoadedModel:
         """Check the files of a model, then load its weights."""
-        found = self._found()  # again: its files may have changed since the value was made
-        source = self._in_use(found)
+        found = self._found_source()  # again: its files may have changed since the value was made
+        source = self._with_options(found)
         if source.kind.library:
             load_library(source.kind.library)
         warning = prompt_warning(found, parse_prompts(self.prompts))
@@ -314,14 +314,14 @@ class Model(ModelOptions):
 
         return as_searcher(self.load())
 
-    def _found(self) -> Source:
+    def _found_source(self) -> Source:
         """Return what the spec names, with the prompts that its authors prescribe."""
         source = find_source(self.spec, base=self.base)
         if source.on_hub:  # only its files show its kind
             source = fetch_model(source)
         return source.kind.prompted(source)
 
-    def _in_use(self, source: Source) -> Source:
+    def _with_options(self, source: Source) -> Source:
         """Return a source with the prompts and the label that these options give it."""
         takes_no_options = source.kind.searches and (source.kind.weightless or source.parts)
         if takes_no_options:
@@ -352,7 +352,7 @@ class Model(ModelOptions):
         # Files, options, code, libraries and hardware: whatever may change the facts.
         sources = []
         for part in self.parts or (self,):
-            source = part._in_use(part._found())
+            source = part._with_options(part._found_source())
             sources.append([described(source), source.label])
         return sha256_json([sources, options, code_digest(), versions, gpus()])
 

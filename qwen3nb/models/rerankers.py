@@ -145,8 +145,8 @@ class PairTokens:
         self.system = (*self._prefix, *content_start)
         # Tokens for the content: all but those of the template around it.
         self._room = max_length - len(self._prefix) - len(self._suffix)
-        self._without_query = self._head_length("")
-        if self._room <= self._without_query:
+        self._length_without_query = self._head_length("")
+        if self._room <= self._length_without_query:
             raise RerankError(
                 f"a maximum length of {max_length} leaves no room for query and document: "
                 f"template and instruction take {self.length('')} tokens"
@@ -193,7 +193,7 @@ class PairTokens:
     def _shortened(self, query: str) -> str:
         """Return the longest start of ``query`` that leaves the document its share of tokens."""
         document_share = self._room // _SHARE  # a quarter of the content's tokens
-        limit = max(self._without_query, self._room - document_share - 1)
+        limit = max(self._length_without_query, self._room - document_share - 1)
         # Bisection over characters, because a shorter text may have different tokens: the first
         # `fitting` ones fit, the first `too_long` ones do not.
         fitting, too_long = 0, len(query) + 1
@@ -339,8 +339,13 @@ class Reranker(Identified):
         self._system_prefix: Prefix | None = None  # computed when it is first needed
         self.settings: Settings = {
             "scoring": SCORING,
-            "model": unchanged(source),
-            "template": [layout.name, layout.prefix, layout.head("", ""), layout.suffix],
+            "model": unchanged(source),  # its fingerprint; raises if a file has changed
+            "template": [
+                layout.name,
+                layout.prefix,
+                layout.head(instruction="", query=""),
+                layout.suffix,
+            ],
             "instruction": instruction,
             "max_length": max_length,
             "dtype": model.dtype,
@@ -474,7 +479,7 @@ def sigmoid(log_odds: Floats) -> Floats:
 
 
 # Settings of a cross-encoder, and the words whose tokens they should be.
-_SCORED = {"true_token_id": "yes", "false_token_id": "no"}
+_SCORED_WORDS = {"true_token_id": "yes", "false_token_id": "no"}
 
 
 def load_reranker(
@@ -578,7 +583,7 @@ def _check_scored_tokens(tokenizer: PreTrainedTokenizerBase, folder: ModelFolder
         if module.name != "LogitScore":
             continue
         # Its settings should name the tokens of yes and no: {"true_token_id": 9693, …}.
-        for key, word in _SCORED.items():
+        for key, word in _SCORED_WORDS.items():
             ids = tokenizer(word, add_special_tokens=False)["input_ids"]
             scored_id = module.fields.get(key)
             if [scored_id] != ids:

@@ -106,7 +106,7 @@ class Encoder(Identified, ABC):
         # What vectors depend on before their dimensions are cut: the cache has whole ones.
         whole_vectors = {
             "encoding": ENCODING,
-            "model": unchanged(source),
+            "model": unchanged(source),  # its fingerprint; raises if a file has changed
             "prompts": source.prompts,
         }
         if source.instruction:

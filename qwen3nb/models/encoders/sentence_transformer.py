@@ -33,9 +33,9 @@ from qwen3nb.models.modeling.qwen3_encoder import check_direction
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import Settings, SpecError, Vectors, refusing, torch_dtype
 
-_POOLINGS = {rule.stored: name for name, rule in POOLINGS.items()}
-_PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
-_FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
+_POOLING_BY_STORED_NAME = {rule.stored: name for name, rule in POOLINGS.items()}
+_PLAIN_TEXT_CONFIG = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+_TOKEN_FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
 
 
 class SentenceTransformerEncoder(Encoder):
@@ -312,12 +312,12 @@ def known_pooling(model: Any) -> str | None:
     mode = getattr(pooling, "pooling_mode", None)
     if not isinstance(mode, str) or not _reads_plain_text(model, transformer):
         return None
-    return _POOLINGS.get(mode)
+    return _POOLING_BY_STORED_NAME.get(mode)
 
 
 def _reads_plain_text(model: Any, transformer: object) -> bool:
     """Return whether a transformer takes tokens of a text alone, and gives their states."""
-    if getattr(transformer, "modality_config", None) != _PLAIN_TEXT:
+    if getattr(transformer, "modality_config", None) != _PLAIN_TEXT_CONFIG:
         return False
     if getattr(transformer, "module_output_name", None) != "token_embeddings":
         return False
@@ -327,4 +327,4 @@ def _reads_plain_text(model: Any, transformer: object) -> bool:
         return False
     # Tokens alone, not images or sound.
     inputs = model.preprocess(["a text"], prompt="")
-    return set(inputs) <= _FEATURES
+    return set(inputs) <= _TOKEN_FEATURES

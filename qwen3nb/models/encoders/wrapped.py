@@ -17,8 +17,8 @@ from qwen3nb.models.kinds.source import IN_MEMORY, Source
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import EncoderError, Vectors
 
-_AT_ONCE = 32  # texts per batch of a plain transformers model
-_TOKENS = 512  # its longest text, unless its tokenizer states a smaller one
+_BATCH = 32  # texts per batch of a plain transformers model
+_MOST_TOKENS = 512  # its longest text, unless its tokenizer states a smaller one
 
 
 def with_tokenizer(model: Any, tokenizer: Any) -> SimpleNamespace:
@@ -36,7 +36,7 @@ def with_tokenizer(model: Any, tokenizer: Any) -> SimpleNamespace:
             f"{type(model).__name__}"
         )
     declared = _declared_pooling(model)
-    longest = min(_TOKENS, int(getattr(tokenizer, "model_max_length", _TOKENS)))
+    longest = min(_MOST_TOKENS, int(getattr(tokenizer, "model_max_length", _MOST_TOKENS)))
     device = getattr(model, "device", "cpu")
 
     def encode(texts: Sequence[str]) -> Vectors:
@@ -45,9 +45,9 @@ def with_tokenizer(model: Any, tokenizer: Any) -> SimpleNamespace:
         from qwen3nb.models.modeling.pooling import pool
 
         pooled = []
-        for start in range(0, len(texts), _AT_ONCE):
+        for start in range(0, len(texts), _BATCH):
             batch = tokenizer(
-                list(texts[start : start + _AT_ONCE]),
+                list(texts[start : start + _BATCH]),
                 padding=True,
                 truncation=True,
                 max_length=longest,

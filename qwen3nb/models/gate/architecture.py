@@ -18,8 +18,15 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.types import CheckpointError
 
 # Classes of the same family that differ in their head alone, of releases that had them.
-_HEADS = ("", "DoubleHeads", "ForCausalLM", "ForConditionalGeneration", "LMHead", "WithLMHead")
-_FRAMEWORKS = re.compile(r"^(Flax|TF)")
+_HEAD_SUFFIXES = (
+    "",
+    "DoubleHeads",
+    "ForCausalLM",
+    "ForConditionalGeneration",
+    "LMHead",
+    "WithLMHead",
+)
+_FRAMEWORK_PREFIX = re.compile(r"^(Flax|TF)")
 # Names by which a class of an encoder's family says that it reads in one direction.
 _ONE_DIRECTION = re.compile("caus|decoder|lmhead|unidirectional", re.IGNORECASE)
 
@@ -62,8 +69,8 @@ def _has_known_direction(class_name: str, model_type: str, *, is_decoder: bool) 
     """Return whether the direction of a class is known, for a model of this type."""
     from transformers.models.auto import modeling_auto
 
-    plain_name = _FRAMEWORKS.sub("", class_name).casefold()  # "bertmodel" of TFBertModel
-    if plain_name in _folded(_stock_classes(model_type)):
+    plain_name = _FRAMEWORK_PREFIX.sub("", class_name).casefold()  # "bertmodel" of TFBertModel
+    if plain_name in _in_lower_case(_stock_classes(model_type)):
         return True
     if _is_outside_tables(class_name, model_type):  # one of transformers, without a task
         return True
@@ -71,7 +78,7 @@ def _has_known_direction(class_name: str, model_type: str, *, is_decoder: bool) 
     is_encoder = has_masked_model and not is_decoder
     if is_encoder and _ONE_DIRECTION.search(class_name):  # such as "BertCausal"
         return False
-    if plain_name in _folded(_spellings(model_type)):
+    if plain_name in _in_lower_case(_spellings(model_type)):
         return True
     types_with_class = _types_with_class(plain_name)
     if not types_with_class:  # an unknown class: most likely, it reads as its family does
@@ -94,7 +101,7 @@ def _share_direction(model_types: set[str], *, both_directions: bool) -> bool:
     return bool(model_types & only_causal)
 
 
-def _folded(names: Iterable[str]) -> set[str]:
+def _in_lower_case(names: Iterable[str]) -> set[str]:
     return {name.casefold() for name in names}
 
 
@@ -141,7 +148,7 @@ def _spellings(model_type: str) -> set[str]:
     spellings = set()
     for name in _classes(modeling_auto.MODEL_MAPPING_NAMES.get(model_type, ())):
         family = name.removesuffix("Model")  # "Llama", for LlamaForCausalLM or LlamaLMHeadModel
-        for head in _HEADS:
+        for head in _HEAD_SUFFIXES:
             spellings.add(f"{family}{head}")
             spellings.add(f"{family}{head}Model")
     return spellings
@@ -152,6 +159,6 @@ def _types_with_class(name: str) -> set[str]:
     model_types = set()
     for table in _mappings():
         for model_type, entry in table.items():
-            if name in _folded(_classes(entry)):
+            if name in _in_lower_case(_classes(entry)):
                 model_types.add(model_type)
     return model_types

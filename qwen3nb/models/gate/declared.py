@@ -22,16 +22,16 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import CheckpointError
 
 SETTINGS = "config_sentence_transformers.json"
-_DENSE, _PAIRS = "SentenceTransformer", "CrossEncoder"
+_DENSE, _CROSS_ENCODER = "SentenceTransformer", "CrossEncoder"
 # Settings that PyLate writes for a vector per token, with or without a model_type.
 PYLATE = ("attend_to_expansion_tokens", "do_query_expansion", "query_prefix", "skiplist_words")
 # Settings with which a transformer processes queries differently from documents.
-_OF_QUERIES = ("document_length", "query_expansion", "query_length")
-_EMBEDS = ("CLIPModel", "StaticEmbedding")
+_QUERY_SETTINGS = ("document_length", "query_expansion", "query_length")
+_EMBEDDING_MODULES = ("CLIPModel", "StaticEmbedding")
 _MODULES = (
     "Transformer",
     "WordEmbeddings",
-    *_EMBEDS,
+    *_EMBEDDING_MODULES,
     "CNN",
     "LSTM",
     "WeightedLayerPooling",
@@ -43,7 +43,7 @@ _MODULES = (
     "Pooling",
 )
 # Suffixes of transformers' classes whose states may be pooled.
-_HEADS = (
+_POOLED_HEADS = (
     "ForCausalLM",
     "ForConditionalGeneration",
     "ForMaskedLM",
@@ -93,7 +93,7 @@ def _check_modules(folder: ModelFolder) -> None:
             _check_task(module)
     names = {module.name for module in modules}
     # Some modules give a vector per text themselves, and so do some transformers.
-    has_pooling = not names.isdisjoint(("Pooling", *_EMBEDS))
+    has_pooling = not names.isdisjoint(("Pooling", *_EMBEDDING_MODULES))
     first_output = modules[0].fields.get("module_output_name")
     if not has_pooling and first_output != "sentence_embedding":
         _refuse_value(f"{file}: without Pooling, it", sorted(names))
@@ -104,7 +104,7 @@ def answers_yes_or_no(folder: ModelFolder) -> bool:
     if folder.modules:
         return [module.name for module in folder.modules] == ["Transformer", "LogitScore"]
     model_type = folder.object(SETTINGS).get("model_type")
-    return model_type == _PAIRS and _saved_class(folder).endswith("ForCausalLM")
+    return model_type == _CROSS_ENCODER and _saved_class(folder).endswith("ForCausalLM")
 
 
 def as_exported(folder: ModelFolder) -> bool:
@@ -141,20 +141,20 @@ def check_head(folder: ModelFolder) -> str:
     Classes whose outputs are not states of texts are refused.
     """
     class_name = _saved_class(folder)
-    if not class_name or class_name.endswith(_HEADS):  # such as "BertForMaskedLM"
+    if not class_name or class_name.endswith(_POOLED_HEADS):  # such as "BertForMaskedLM"
         return class_name
     file = folder.path / "config.json"
-    if not _in_transformers(class_name):
+    if not _exists_in_transformers(class_name):
         model_type = folder.config.get("model_type")
         raise CheckpointError(
             f"{file}: model_type is {model_type!r:.80}, and architectures names "
             f"{class_name!r:.80}, which is no class of transformers; expected one whose name ends "
-            f"in {', '.join(_HEADS)}"
+            f"in {', '.join(_POOLED_HEADS)}"
         )
-    _refuse_value(f"{file}: architectures", class_name, [f"*{ending}" for ending in _HEADS])
+    _refuse_value(f"{file}: architectures", class_name, [f"*{ending}" for ending in _POOLED_HEADS])
 
 
-def _in_transformers(name: str) -> bool:
+def _exists_in_transformers(name: str) -> bool:
     """Return whether transformers has something of this name."""
     import transformers
 
@@ -181,7 +181,7 @@ def _refuse_value(place: str, value: object, expected: Iterable[str] = ()) -> No
         message += f" (such as {examples})"
     text = str(value)
     # A cross-encoder, which scores a query and a document together.
-    scores_pairs = text == _PAIRS or text.endswith(("SequenceClassification", "LogitScore"))
+    scores_pairs = text == _CROSS_ENCODER or text.endswith(("SequenceClassification", "LogitScore"))
     if scores_pairs:
         message += "; `qwen3nb rerank` runs causal language models that answer yes or no"
     raise CheckpointError(message)
@@ -192,7 +192,7 @@ def _check_task(module: SentenceModule) -> None:
     task = module.fields.get("transformer_task", "feature-extraction")
     if task != "feature-extraction":
         _refuse_value(f"{module.file}: transformer_task", task, ("feature-extraction",))
-    for key in _OF_QUERIES:
+    for key in _QUERY_SETTINGS:
         value = module.fields.get(key)
         if value is not None:
             _refuse_value(f"{module.file}: {key}", value)

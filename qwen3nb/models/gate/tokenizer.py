@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 # Any one of these sets of files makes a tokenizer complete.
-_COMPLETE = (
+_COMPLETE_SETS = (
     (TOKENIZER,),
     ("vocab.json", "merges.txt"),
     ("vocab.txt",),
@@ -32,7 +32,7 @@ _COMPLETE = (
 # Classes that need no file: their tokens are bytes or characters.
 _WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 # Roles of tokens that become part of texts; unknown tokens would be added to the vocabulary.
-_ROLES = ("bos_token", "eos_token", "cls_token", "sep_token", "pad_token")
+_TOKEN_ROLES = ("bos_token", "eos_token", "cls_token", "sep_token", "pad_token")
 
 
 def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, str]]:
@@ -57,7 +57,7 @@ def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, st
     for name in (TOKENIZER_CONFIG, "special_tokens_map.json"):
         file = folder.path / name
         settings = folder.object(name)
-        check_bounds(settings, file, free=_unread(settings))
+        check_bounds(settings, file, free=_unread_settings(settings))
         for role, token in _special_tokens(settings).items():
             if tokenizer is not None:
                 _check_in_vocabulary(token, tokenizer, f"{file}: {role}")
@@ -83,10 +83,10 @@ def _check_files(folder: ModelFolder) -> None:
             raise CheckpointError(f"{file}: empty; copy the tokenizer again")
     if folder.object(TOKENIZER_CONFIG).get("tokenizer_class") in _WITHOUT_FILES:
         return
-    for patterns in _COMPLETE:  # such as ("vocab.json", "merges.txt"), which need each other
+    for patterns in _COMPLETE_SETS:  # such as ("vocab.json", "merges.txt"), which need each other
         if all(_has_file(folder, pattern) for pattern in patterns):
             return
-    complete_sets = "; or ".join(" and ".join(patterns) for patterns in _COMPLETE)
+    complete_sets = "; or ".join(" and ".join(patterns) for patterns in _COMPLETE_SETS)
     raise CheckpointError(
         f"{folder}: the tokenizer is missing or incomplete; expected {complete_sets}; copy the "
         "tokenizer of the training into the folder"
@@ -97,7 +97,7 @@ def _has_file(folder: ModelFolder, pattern: str) -> bool:
     return any(folder.path.glob(pattern))
 
 
-def _unread(settings: JsonObject) -> tuple[str, ...]:
+def _unread_settings(settings: JsonObject) -> tuple[str, ...]:
     """Return the settings that no library reads: auto_map, where the class is a known one."""
     import transformers
 
@@ -110,7 +110,7 @@ def _unread(settings: JsonObject) -> tuple[str, ...]:
 def _special_tokens(settings: JsonObject) -> dict[str, Any]:
     """Return the special tokens in a tokenizer's settings, by role."""
     tokens = {}
-    for role in _ROLES:
+    for role in _TOKEN_ROLES:
         token = settings.get(role)
         if isinstance(token, dict):
             token = token.get("content")

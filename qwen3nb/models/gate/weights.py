@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
-_POSITIONS = ("position_embeddings", "wpe")  # modules with a row per position
+_POSITION_MODULES = ("position_embeddings", "wpe")  # modules with a row per position
 _MOST_LISTED = 3
 ZEROS = 0.25  # share of exact zeros above which a matrix is reported
 _SAMPLED = 4_000  # values of a matrix
@@ -86,14 +86,14 @@ def check_weights(
     unexpected_weights = _weights_of_modules(report["unexpected_keys"], model, folder)
     problems += [f"{name}: unexpected" for name in unexpected_weights]
     if problems:
-        raise _other_weights(folder, problems)
+        raise _unfitting_weights(folder, problems)
     # Buffers such as "position_ids", by the last part of their names, may be whole numbers.
     constants = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
     check_types(folder.weights.tensors.values(), constants | {"position_ids"})
     return model
 
 
-def _other_weights(folder: ModelFolder, problems: Sequence[str]) -> CheckpointError:
+def _unfitting_weights(folder: ModelFolder, problems: Sequence[str]) -> CheckpointError:
     """Return the error for weights that do not fit; it lists the first problems."""
     text = "; ".join(problems[:_MOST_LISTED])
     if len(problems) > _MOST_LISTED:
@@ -160,7 +160,7 @@ def check_length(model: nn.Module, length: int | None, name: str) -> None:
     for path, module in model.named_modules():
         # A table with a row per position, such as "embeddings.position_embeddings".
         module_name = path.rpartition(".")[2]
-        if module_name not in _POSITIONS or not hasattr(module, "num_embeddings"):
+        if module_name not in _POSITION_MODULES or not hasattr(module, "num_embeddings"):
             continue
         positions = module.num_embeddings
         if module.padding_idx is not None:  # RoBERTa and others count from this index + 1

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 _INTERMEDIATES = ("BertIntermediate", "RobertaIntermediate", "XLMRobertaIntermediate")
-_GATED = ("LlamaMLP", "Qwen2MLP", "Qwen3MLP")
+_GATED_LAYERS = ("LlamaMLP", "Qwen2MLP", "Qwen3MLP")
 _ATTENTIONS = ("LlamaAttention", "Qwen2Attention", "Qwen3Attention")
 _DECODERS = ("LlamaDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
 _NORMS = ("LlamaRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm")
-_SEVERAL = (  # linear layers on one input
+_SHARING_AN_INPUT = (  # linear layers on one input
     *("BertSelfAttention", "RobertaSelfAttention", "XLMRobertaSelfAttention"),
     *("_RotaryAttention", "_SwiGLU"),
 )
@@ -67,7 +67,7 @@ def fuse_layers(
                 setattr(parent, name, faster_layer)
     # Layers that feed one input to several products, such as queries, keys and values.
     for layer in model.modules():
-        if type(layer).__name__ in _SEVERAL:
+        if type(layer).__name__ in _SHARING_AN_INPUT:
             share_codes(layer)
     return True
 
@@ -92,8 +92,10 @@ def _faster_equivalent(layer: Any) -> nn.Module | None:
         # Sliding windows, and attention of an unknown name, stay with transformers' own layer.
         has_window = getattr(layer, "sliding_window", None) is not None
         is_registered = layer.config._attn_implementation in ALL_ATTENTION_FUNCTIONS
-        return _RotaryAttention(layer) if is_registered and not has_window else None
-    if class_name in _GATED and _ACTIVATIONS.get(str(layer.config.hidden_act)) == "silu":
+        if is_registered and not has_window:
+            return _RotaryAttention(layer)
+        return None
+    if class_name in _GATED_LAYERS and _ACTIVATIONS.get(str(layer.config.hidden_act)) == "silu":
         linears = (layer.gate_proj, layer.up_proj, layer.down_proj)
         if all(isinstance(linear, PrepackedLinear) for linear in linears):
             return _SwiGLU(*linears)

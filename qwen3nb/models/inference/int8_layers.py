@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from qwen3nb.models.inference.packing import PackedLayout
 
 COMPUTATION = 3  # increase when vectors in 8 bits change: part of their identity
-_LAYERS = ("BertLayer", "RobertaLayer", "XLMRobertaLayer")
-_SHARE = 0.6  # of a channel's range that its weights absorb
-_OUTLIERS = 48  # one in so many inner channels has the wider range
+_BERT_LAYERS = ("BertLayer", "RobertaLayer", "XLMRobertaLayer")
+_SHARE_OF_WEIGHTS = 0.6  # of a channel's range that its weights absorb
+_CHANNELS_PER_OUTLIER = 48  # one in so many inner channels has the wider range
 _MARGIN = 1.2  # of ranges behind a GELU
-_LEAST = -0.17  # of a GELU
+_LEAST_OF_GELU = -0.17  # rounded down
 _TOKENS = 256  # of a text of this package
 _LN2 = log(2)
-_WHOLE = 1.5 * 2.0**23  # near it, numbers in float32 are whole, and their last bytes count
+_ROUNDING_SHIFT = 1.5 * 2.0**23  # near it, numbers in float32 are whole, and their last bytes count
 _TINY = 1e-6  # a channel of zeros has a range, too
 Rows = Sequence[Sequence[int]]  # of tokens
 
@@ -76,7 +76,7 @@ def fix_layers(model: nn.Module, rows: Rows, *, activation: Activation | None) -
     found = []
     for parent in model.modules():
         for name, layer in parent.named_children():
-            if type(layer).__name__ in _LAYERS:
+            if type(layer).__name__ in _BERT_LAYERS:
                 found.append((parent, name, layer))
     if not found or not runs_in_int8():
         return
@@ -129,17 +129,17 @@ class _Coder(nn.Module):
         largest_weights = weights.abs().amax(0).clamp_min(_TINY)  # of each channel, (H,)
         half_ranges = ((states.highest - states.lowest) / 2).clamp_min(_TINY)
         # SmoothQuant: a channel's range is shared out between its states and its weights.
-        relative_steps = half_ranges**_SHARE / largest_weights ** (1 - _SHARE)
+        relative_steps = half_ranges**_SHARE_OF_WEIGHTS / largest_weights ** (1 - _SHARE_OF_WEIGHTS)
         # The channel that needs most steps gets 127 on either side of its middle.
         most_steps = (half_ranges / relative_steps).max()
         self.steps = relative_steps * most_steps / LARGEST
         middles = (states.lowest + states.highest) / 2
         whole_middles = (middles / self.steps).round()
         self._middles = whole_middles * self.steps
-        # A code is state * factor + shift: `_WHOLE` is so large that float32 rounds the sum
-        # to a whole number, whose last byte is the code.
+        # A code is state * factor + shift: `_ROUNDING_SHIFT` is so large that float32 rounds
+        # the sum to a whole number, whose last byte is the code.
         self._factor = 1 / self.steps
-        self._shift = _WHOLE + OFFSET - whole_middles
+        self._shift = _ROUNDING_SHIFT + OFFSET - whole_middles
 
     def forward(self, states: Tensor) -> Tensor:
         return _rounded(torch.addcmul(self._shift, states, self._factor))
@@ -153,8 +153,10 @@ class _Coder(nn.Module):
 
 
 def _rounded(raised: Tensor) -> Tensor:
-    """Return the codes that numbers are, plus `_WHOLE`; their memory is overwritten."""
-    return raised.clamp_(_WHOLE + 1, _WHOLE + 255).view(torch.int32).to(torch.uint8)
+    """Return the codes that numbers are, plus `_ROUNDING_SHIFT`; their memory is overwritten."""
+    return (
+        raised.clamp_(_ROUNDING_SHIFT + 1, _ROUNDING_SHIFT + 255).view(torch.int32).to(torch.uint8)
+    )
 
 
 class FixedLinear(Int8Linear):
@@ -229,7 +231,7 @@ class _Int8Layer(nn.Module):
     ) -> None:
         """Add products for the inner channels with the highest states, and for the others."""
         widest_first = highest.argsort(descending=True, stable=True)
-        count = len(highest) // _OUTLIERS
+        count = len(highest) // _CHANNELS_PER_OUTLIER
         count = max(16, count // 16 * 16)  # what oneDNN multiplies at once
         outliers, others = widest_first[:count], widest_first[count:]
         add_part = partial(self._add_part, inner, outer, highest=highest, activation=activation)
@@ -267,8 +269,8 @@ class _Int8Layer(nn.Module):
         """Add the two products of some inner channels, with the range of the highest of them."""
         # The codes 0 to 255 run from a GELU's least value to above the highest one measured.
         end_of_range = float(highest[channels].max()) * _MARGIN
-        step = (end_of_range - _LEAST) / 255
-        zero = round(-_LEAST / step)
+        step = (end_of_range - _LEAST_OF_GELU) / 255
+        zero = round(-_LEAST_OF_GELU / step)
         output = Output(step, zero, torch.uint8, activation.name, [], activation.algorithm)
         inner_part = self.inner_coder.linear(inner.weight[channels], inner.bias[channels], output)
         self.inner_parts.append(inner_part)
@@ -286,7 +288,7 @@ class _Int8Layer(nn.Module):
         query, key, value = heads
         # The weights of queries were divided by ln 2, those of values by the step of the codes.
         attended = packing.attend(query, key, value, scale=_LN2)[0].flatten(1)
-        attended_codes = _rounded(attended.float().add_(_WHOLE + OFFSET))
+        attended_codes = _rounded(attended.float().add_(_ROUNDING_SHIFT + OFFSET))
         residual = self.attention_norm(self.mixing(attended_codes, add_to=residual))
         codes = self.inner_coder(residual)
         for inner, outer in zip(self.inner_parts, self.outer_parts, strict=True):

@@ -39,7 +39,7 @@ from qwen3nb.utils.hardware import processor, vendor
 LINEAR = "QWEN3NB_LINEAR"  # the environment variable
 
 _TOKENS = 512  # rows that weights are reordered for
-_FASTER = "AuthenticAMD"  # vendor of processors on which oneDNN is faster whatever they can do
+_FASTER_VENDOR = "AuthenticAMD"  # on its processors, oneDNN is faster whatever they can do
 _SMALL = (64, 64)  # inputs and outputs of the layer that shows whether oneDNN runs at all
 _TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of states of size 1
 Activation = Literal["none", "gelu", "gelu_tanh", "silu"]
@@ -101,7 +101,7 @@ def linear_library() -> Literal["onednn", "mkl"]:
     """
     choice = _choice()
     has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    onednn_is_faster = has_avx512 or vendor() == _FASTER
+    onednn_is_faster = has_avx512 or vendor() == _FASTER_VENDOR
     if choice == "mkl" or (choice == "auto" and not onednn_is_faster):
         return "mkl"
     if _usable([_SMALL]):  # a small layer shows whether oneDNN runs here at all

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 _STEP = 16  # positions of a text are a multiple of it: a row of a vector register in float32
 _POSITIONS = 128  # a bucket of short texts is filled up to a multiple of it: few shapes
-_SCORES = 3 << 20  # of the texts that share a product: 12 MB in float32
-_MOST = 1 << 24  # scores at a time: 64 MB in float32
+_SCORES_PER_PRODUCT = 3 << 20  # of the texts that share a product: 12 MB in float32
+_MOST_SCORES = 1 << 24  # scores at a time: 64 MB in float32
 _GRAIN = 1 << 15  # numbers that PyTorch leaves to one thread
 # Between these sums of powers of 2, no power that matters under- or overflowed.
 _UNDERFLOW = 2.0**-90
 _OVERFLOW = 2.0**112
-_EXACT = 1e-4  # of a product of 64 numbers of size 1; in bfloat16 it would be off by 1e-2
+_EXACT_TOLERANCE = 1e-4  # of a product of 64 numbers of size 1; in bfloat16 it would be off by 1e-2
 
 
 class KeysAndValues(NamedTuple):
@@ -192,7 +192,7 @@ def _gathered(states: Tensor, rows: Tensor) -> Tensor:
 
 def has_room(queries: int, keys: int) -> bool:
     """Return whether the scores of all pairs of queries and keys may be in memory at once."""
-    return queries * keys <= _MOST
+    return queries * keys <= _MOST_SCORES
 
 
 def attend_after(
@@ -332,7 +332,7 @@ def _split_by_padded_length(lengths: Sequence[int], heads: int) -> Iterator[tupl
     for padded_length, group in groupby(lengths, key=_padded):
         full_texts = _texts_that_fill(padded_length)
         scores_of_full = heads * padded_length**2 * full_texts
-        most_texts = max(1, _SCORES // scores_of_full) * full_texts
+        most_texts = max(1, _SCORES_PER_PRODUCT // scores_of_full) * full_texts
         for text_lengths in torch.tensor(list(group)).split(most_texts):
             yield padded_length, text_lengths
 
@@ -418,4 +418,4 @@ def _multiplies_exactly() -> bool:
     with torch.inference_mode():
         product = _product(left, right, out=torch.empty_like(left))
     expected = left.double() @ right.double()
-    return torch.allclose(product.double(), expected, rtol=0, atol=_EXACT)
+    return torch.allclose(product.double(), expected, rtol=0, atol=_EXACT_TOLERANCE)

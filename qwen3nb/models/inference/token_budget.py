@@ -30,15 +30,15 @@ CPU_TOKENS = 1024  # at least; more if hidden states are small
 _CPU_STATES = CPU_TOKENS * 384  # numbers of a hidden state of all tokens
 INT8_TIMES = 2  # so many more tokens in 8 bits
 _MOST_WORKERS = 8  # of more, Python would be the limit
-_LEAST, _MOST = 1024, 65_536  # tokens per pass on a GPU; more than the latter gain nothing
-_MESSAGES = (  # of errors without a class of their own
+_LEAST_TOKENS, _MOST_TOKENS = 1024, 65_536  # per pass on a GPU; more than the latter gain nothing
+_OUT_OF_MEMORY = (  # of errors without a class of their own
     "DefaultCPUAllocator",
     "could not create a primitive",  # oneDNN
     "could not create a memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDA error: out of memory",
 )
-_KEPT = 32 << 20  # bytes of the largest block that glibc keeps when it is freed; see `keep_memory`
+_KEPT_BYTES = 32 << 20  # of the largest block that glibc keeps when freed; see `keep_memory`
 _logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
@@ -155,7 +155,7 @@ def keep_memory() -> None:
     to clear new ones: a third of the time in 8 bits. Once a larger block has been freed, it keeps
     those up to its size, and twice as much in all. Other C libraries are not changed.
     """
-    torch.empty(_KEPT - (1 << 16), dtype=torch.uint8)
+    torch.empty(_KEPT_BYTES - (1 << 16), dtype=torch.uint8)
 
 
 def _workers(passes: int) -> int:
@@ -197,7 +197,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether memory ran out; not every library has a class of errors for it."""
     if isinstance(error, torch.OutOfMemoryError):
         return True
-    return any(message in str(error) for message in _MESSAGES)
+    return any(message in str(error) for message in _OUT_OF_MEMORY)
 
 
 def tokens_per_pass(model: PreTrainedModel) -> int:
@@ -229,7 +229,7 @@ def fitting_tokens(free: int, config: PretrainedConfig, *, size: int) -> int:
     bytes_per_token = size * numbers_per_token + pooled_bytes
     tokens = (free // 2) // bytes_per_token  # the other half is for masks and fragmentation
     power_of_two = 1 << max(0, tokens.bit_length() - 1)  # the largest of at most ``tokens``
-    return min(_MOST, max(_LEAST, power_of_two))
+    return min(_MOST_TOKENS, max(_LEAST_TOKENS, power_of_two))
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

@@ -33,13 +33,13 @@ from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.secrets import API_HOSTS, API_KEY, gets_key, host_of, known_secrets
 
 _OPENAI = "OPENAI_API_KEY"  # sent to OpenAI only
-_FORM = "api:URL#MODEL or api:URL#MODEL@VERSION, such as api:http://localhost:8000/v1#my-model"
+_SPEC_FORM = "api:URL#MODEL or api:URL#MODEL@VERSION, such as api:http://localhost:8000/v1#my-model"
 _SECONDS = 120.0  # without an answer, after which a request is sent again
-_TRIES = 5
+_MOST_TRIES = 5
 _MOST_TOKENS = 10**9  # of a request
-_PATIENCE = 120.0  # longest wait that a server may ask for, in seconds
-_RETRIED = (408, 429, 500, 502, 503, 504)
-_REFUSED = (400, 413, 422)  # too many texts, too long a text, or an empty one
+_LONGEST_WAIT = 120.0  # that a server may ask for, in seconds
+_RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
+_REFUSED_STATUSES = (400, 413, 422)  # too many texts, too long a text, or an empty one
 
 
 class ApiError(SpecError, EncoderError):
@@ -77,7 +77,7 @@ class Endpoint(NamedTuple):
             model, _, version = model.rpartition("@")
         parts = _http_address(address)  # in lower case
         if parts is None or not model.strip():
-            raise SpecError(f"expected {_FORM}; got {spec!r:.200}")
+            raise SpecError(f"expected {_SPEC_FORM}; got {spec!r:.200}")
         path = urlsplit(address).path.rstrip("/")  # in its own case
         url = f"{parts.scheme}://{parts.netloc}{path}"
         if parts.path:
@@ -164,7 +164,7 @@ class ApiEncoder(Encoder):
         except RefusedError:  # as some servers do that send numbers only
             self._format = "float"
             vector = self._request(["a text"])
-        self._tries = _TRIES
+        self._tries = _MOST_TRIES
         return vector
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
@@ -245,7 +245,7 @@ class ApiEncoder(Encoder):
         """
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
-        for attempt in range(1, _TRIES + 1):
+        for attempt in range(1, _MOST_TRIES + 1):
             seconds = 0.5 * 2**attempt  # to wait before the next attempt, unless the server says
             most_attempts = self._tries
             try:
@@ -257,10 +257,10 @@ class ApiEncoder(Encoder):
             else:
                 if answer.status_code == 200:
                     return answer
-                most_attempts = _TRIES  # the server is there, though busy
+                most_attempts = _MOST_TRIES  # the server is there, though busy
                 reason = self._refusal(answer, len(body["input"]))
                 seconds = _retry_after(answer.headers.get("retry-after", ""), seconds)
-                if seconds > _PATIENCE:
+                if seconds > _LONGEST_WAIT:
                     reason += f"; it asks to wait {seconds:,.0f} s"
                     break
             if attempt >= most_attempts:
@@ -280,9 +280,9 @@ class ApiEncoder(Encoder):
         if text:
             reason += f", {text!r}"
         # Too many or too long texts, such as 413: fewer at once may do.
-        if answer.status_code in _REFUSED or "too large" in text:
+        if answer.status_code in _REFUSED_STATUSES or "too large" in text:
             raise RefusedError(f"{self._url}: {count} texts are refused ({reason})")
-        if answer.status_code not in _RETRIED:  # unlike 429 or 503, it will not pass
+        if answer.status_code not in _RETRIED_STATUSES:  # unlike 429 or 503, it will not pass
             raise ApiError(f"{self._url}: {self._lasting_reason(answer.status_code, reason)}")
         return reason
 

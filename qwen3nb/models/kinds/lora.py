@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 # Fields of adapter_config.json that change what is computed, and their supported values.
-_PLAIN: dict[str, tuple[object, ...]] = {
+_SUPPORTED_VALUES: dict[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
     "task_type": ("CAUSAL_LM", "FEATURE_EXTRACTION", None),
     "bias": ("none", None),
@@ -69,19 +69,19 @@ _PLAIN: dict[str, tuple[object, ...]] = {
     "use_qalora": (None, False),
     "velora_config": (None, False),
 }
-_SETS = {"target_modules", "exclude_modules", "modules_to_save"}
+_UNORDERED_FIELDS = {"target_modules", "exclude_modules", "modules_to_save"}
 _Rank = Annotated[int, Field(ge=1, le=16_384)]  # PEFT allocates it before it compares shapes
 _Layer = Annotated[int, Field(ge=0, le=10_000)]
 _Names = Annotated[list[str], Field(max_length=10_000)]
 # PEFT uses these as regular expressions; only names are accepted.
 _Plain = Annotated[str, Field(pattern=r"^(\w+(\.\w+)*)?$", max_length=1_000)]
-_FOREIGN = ("adapters.safetensors", "adapters.npz")  # what MLX writes
-_OF_MLX = {"fine_tune_type", "lora_layers", "lora_parameters"}
+_MLX_FILES = ("adapters.safetensors", "adapters.npz")  # what MLX writes
+_MLX_FIELDS = {"fine_tune_type", "lora_layers", "lora_parameters"}
 # What follows the name of a module in the name of a tensor.
-_IN_MODULE = re.compile(r"\.(lora_\w+|base_layer|weight|bias)(\.|$).*")
+_AFTER_MODULE = re.compile(r"\.(lora_\w+|base_layer|weight|bias)(\.|$).*")
 _PREFIX = "base_model.model."
-_PADDING = re.compile(r"pad(ding)?(_?token)?\W*$", re.IGNORECASE)
-_EMBEDDINGS = ("embed_tokens", "lm_head")  # what PEFT ties on request
+_PADDING_TOKEN = re.compile(r"pad(ding)?(_?token)?\W*$", re.IGNORECASE)
+_TIED_MODULES = ("embed_tokens", "lm_head")  # what PEFT ties on request
 _HEAD_MODULES = ("lm_head", "embed_out", "output")  # names of output matrices
 
 
@@ -341,7 +341,7 @@ def _causal_prefix(folder: ModelFolder) -> str:
 
 def _module_of(tensor: str) -> str:
     """Return the name of the module that a tensor of an adapter belongs to."""
-    return _IN_MODULE.sub("", tensor.removeprefix(_PREFIX))
+    return _AFTER_MODULE.sub("", tensor.removeprefix(_PREFIX))
 
 
 def _with_adapter_layers(
@@ -454,8 +454,8 @@ def _targets(
     # PEFT ties what a pattern targets only if it matches one of these names alone.
     # The last parts of their names: "lm_head" of "model.lm_head".
     saved_modules = {name.rpartition(".")[2] for name in config.get("modules_to_save") or ()}
-    saves_embedding = not saved_modules.isdisjoint(_EMBEDDINGS)
-    if not saves_embedding and not _matching(folder, targets, _EMBEDDINGS):
+    saves_embedding = not saved_modules.isdisjoint(_TIED_MODULES)
+    if not saves_embedding and not _matching(folder, targets, _TIED_MODULES):
         ties_weights = False
     if targets.lower() == "all-linear":  # PEFT's word for them, not a pattern
         return targets, ties_weights
@@ -528,7 +528,7 @@ def adapter_fingerprint(folder: Path | ModelFolder) -> Fingerprint:
     folder = _opened(folder)
     config = dict(adapter_config(folder))
     config.pop("base_model_name_or_path", None)  # the path of the base during training
-    for name in _SETS & config.keys():
+    for name in _UNORDERED_FIELDS & config.keys():
         if isinstance(config[name], list):  # its order differs between processes
             config[name] = sorted(config[name], key=str)
     return {"weights": folder.weights_in(WEIGHTS).digest, "config": sha256_json(config)}
@@ -550,7 +550,7 @@ def adapter_config(folder: ModelFolder) -> JsonObject:
     folder.check_files()
     config = folder.object(CONFIG)
     folder.weights_in(WEIGHTS)  # raises if the file is damaged
-    for name in _PLAIN:
+    for name in _SUPPORTED_VALUES:
         _check_plain(folder, config, name)
     try:
         TypeAdapter(_Fields).validate_python(config)
@@ -571,12 +571,12 @@ def _check_is_adapter(folder: ModelFolder) -> None:
     if not folder.has(CONFIG):
         raise SpecError(f"{folder}: no adapter_config.json, so this is not a LoRA adapter")
     if not folder.has(WEIGHTS):
-        raise SpecError(f"{folder}: no {WEIGHTS}{_other_weights(folder)}")
+        raise SpecError(f"{folder}: no {WEIGHTS}{_hint_of_weights(folder)}")
 
 
 def _check_plain(folder: ModelFolder, config: JsonObject, name: str) -> None:
     """Refuse a value of a field that plain LoRA does not have."""
-    supported_values = _PLAIN[name]  # such as ("none", None); None also stands for no such field
+    supported_values = _SUPPORTED_VALUES[name]  # such as ("none", None); None also if not set
     value = config.get(name)
     may_be_absent = None in supported_values
     if value in supported_values or (name not in config and may_be_absent):
@@ -593,13 +593,13 @@ def is_foreign(folder: ModelFolder) -> bool:
     """Return whether a folder has an adapter of MLX, whose files have other names."""
     if folder.has(WEIGHTS):
         return False
-    if any(map(folder.has, _FOREIGN)):
+    if any(map(folder.has, _MLX_FILES)):
         return True
     config = folder.object(CONFIG)
-    return "peft_type" not in config and not _OF_MLX.isdisjoint(config)
+    return "peft_type" not in config and not _MLX_FIELDS.isdisjoint(config)
 
 
-def _other_weights(folder: ModelFolder) -> str:
+def _hint_of_weights(folder: ModelFolder) -> str:
     """Say which weights a folder has instead, why they are not read, and what to do."""
     names = sorted(file.name for file in folder.path.glob("adapter_model*"))
     if not names:
@@ -633,7 +633,7 @@ def _check_vocabulary(folder: ModelFolder, base: ModelFolder) -> None:
             f"({len(different_tokens)} such tokens); was the adapter trained on another base?"
         )
     # Trainers add a token for padding, which is in no text.
-    text_tokens = [token for token in added_tokens if not _PADDING.search(token)]
+    text_tokens = [token for token in added_tokens if not _PADDING_TOKEN.search(token)]
     if text_tokens:
         raise SpecError(
             f"{file}: adds the token {text_tokens[0]!r:.60}, which its base lacks "

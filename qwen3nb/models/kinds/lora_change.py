@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _PROJECTIONS = 8
 _EQUAL = 1e-5  # of the larger norm: rounding of factors that are written differently
-_FACTORS = re.compile(r"\.lora_(embedding_)?(?P<side>[AB])(\.weight)?$")
+_FACTOR_NAME = re.compile(r"\.lora_(embedding_)?(?P<side>[AB])(\.weight)?$")
 # Ways to begin a training that also change the base, so that B A alone is not the change.
-_WITH_BASE = ("olora", "pissa")
+_CHANGES_BASE = ("olora", "pissa")
 
 
 def change_of(
@@ -49,7 +49,7 @@ def change_of(
     projections = np.zeros(_PROJECTIONS)
     for name, tensor in tensors.items():
         values = tensor.double().numpy()
-        match = _FACTORS.search(name)
+        match = _FACTOR_NAME.search(name)
         if match is not None:
             module = name[: match.start()]
             factors.setdefault(module, {})[match["side"]] = values
@@ -62,7 +62,7 @@ def change_of(
         b = scales[module] * sides["B"]
         squared_norm += _squared_norm(b, a)
         projections += _projections(module, b, a)
-    if config.get("init_lora_weights") in _WITH_BASE:  # the base changes, too: never "no effect"
+    if config.get("init_lora_weights") in _CHANGES_BASE:  # the base changes, too: never "no effect"
         squared_norm += 1.0
     norm = math.sqrt(max(squared_norm, 0.0))  # rounding may leave a sum just below 0
     return (norm, *projections.tolist())

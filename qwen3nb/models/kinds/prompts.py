@@ -40,7 +40,7 @@ from qwen3nb.utils.schema import read_toml
 
 FILE = "config_sentence_transformers.json"
 ROLES = ("query", "passage")
-_SLOT = "{instruction}"
+_INSTRUCTION_SLOT = "{instruction}"
 _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
 # ``query=find: ``, and the semicolon before another assignment.
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z][\w.()-]*)=(?P<text>.*)", flags=re.DOTALL)
@@ -179,8 +179,8 @@ def prompt_for(
         if name in prompts:
             prompt = prompts[name]
             break
-    if instruction and _SLOT in prompt:  # "Instruct: {instruction}" …
-        prompt = prompt.replace(_SLOT, _task_instruction(task, role) or instruction)
+    if instruction and _INSTRUCTION_SLOT in prompt:  # "Instruct: {instruction}" …
+        prompt = prompt.replace(_INSTRUCTION_SLOT, _task_instruction(task, role) or instruction)
     return prompt
 
 
@@ -367,8 +367,8 @@ def _blank_warning(label: str, prompts: Mapping[str, str], expected: Mapping[str
 
 # Sets of prompts.
 
-_STORED = Path(__file__).with_name("prompts.toml")
-_DEFAULT_TYPE = "Retrieval"
+_STORED_SET = Path(__file__).with_name("prompts.toml")
+_DEFAULT_TASK_TYPE = "Retrieval"
 
 
 @dataclass(frozen=True)
@@ -389,7 +389,7 @@ class _Set(TypedDict, total=False):
 _WORD = re.compile(r"\{(\w+)\}")  # {word}
 
 
-def read_prompts(name: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]:
+def read_prompts(name: str, task_type: str = _DEFAULT_TASK_TYPE) -> list[QueryPrompt]:
     """Return the prompts of a set for a type of task.
 
     Args:
@@ -408,7 +408,7 @@ def read_prompts(name: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]
     except OSError as error:
         raise SpecError(f"no set of prompts {name!r}: {error.strerror}") from None
     try:
-        words = _words_of(task_type, entries.get("types", {}))
+        words = _words_for(task_type, entries.get("types", {}))
         prompts = [_filled(prompt, words) for prompt in entries.get("prompts", [])]
     except ValueError as error:
         raise SpecError(f"{file}: {error}") from None
@@ -425,9 +425,9 @@ def read_prompts(name: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]
     return prompts[:count]
 
 
-def _words_of(task_type: str, types: Mapping[str, dict[str, str]]) -> dict[str, str]:
+def _words_for(task_type: str, types: Mapping[str, dict[str, str]]) -> dict[str, str]:
     """Return the words of prompts for a type of task: a file's, else the stored ones."""
-    content = tomllib.loads(_STORED.read_text(encoding="utf-8"))
+    content = tomllib.loads(_STORED_SET.read_text(encoding="utf-8"))
     stored_types: dict[str, dict[str, str]] = content["types"]
     if types != stored_types:  # a user's, so their names are checked; mteb is slow to import
         from mteb.abstasks.task_metadata import TaskType
@@ -435,7 +435,7 @@ def _words_of(task_type: str, types: Mapping[str, dict[str, str]]) -> dict[str, 
         for name in types:
             check_choice("type", name, get_args(TaskType))
     words_by_type = {**stored_types, **types}
-    return words_by_type.get(task_type) or words_by_type[_DEFAULT_TYPE]
+    return words_by_type.get(task_type) or words_by_type[_DEFAULT_TASK_TYPE]
 
 
 def _filled(prompt: QueryPrompt, words: Mapping[str, str]) -> QueryPrompt:
@@ -450,7 +450,7 @@ def _filled(prompt: QueryPrompt, words: Mapping[str, str]) -> QueryPrompt:
 def prompts_file(name: str) -> Path:
     """Return the file of a set, relative to the working directory or to the study."""
     if name.strip().isdecimal():
-        return _STORED
+        return _STORED_SET
     file = Path(name.strip()).expanduser()
     if file.is_file():
         return file

@@ -123,43 +123,43 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
     if _CONTROL_CHARACTER.search(spec):  # no record could name it
         raise SpecError(f"{spec!r} has a control character; rename the folder")
     if base:
-        return adapter_source(_existing(spec) or Path(spec), base=base)
+        return adapter_source(_existing_folder(spec) or Path(spec), base=base)
     # From here on, the order decides what a name means that could be several things.
     if spec == DEMO:
-        return _demo()
+        return _demo_source()
     for kind in KINDS:
         source = kind.named(spec)  # such as "bm25" or "api:…", which name no folder
         if source is not None:
             return source
     if spec in registry():
-        return _registered(spec)
-    folder = _existing(spec)
+        return _registered_source(spec)
+    folder = _existing_folder(spec)
     if folder is not None:
-        return _local(spec, folder)
+        return _local_source(spec, folder)
     if "+" in spec:
-        return _fusion(spec)
+        return _fusion_source(spec)
     # "runs/x" without a folder is a mistake, though it looks like an id of the hub.
     in_study = spec.startswith(("runs/", "results/"))
     if _HUB_ID.fullmatch(spec) and not in_study:
-        return _on_hub(spec)
+        return _hub_source(spec)
     raise _no_model(spec)
 
 
-def _demo() -> Source:
+def _demo_source() -> Source:
     folder = paths.runs() / "demo" / "encoder" / "contrastive-checkpoint-240"
     if not folder.is_dir():
         raise SpecError(
             f"the demo's model does not exist yet ({folder}); `qwen3nb demo` trains and extracts "
             "it in a few minutes"
         )
-    return _folder(DEMO, folder)
+    return _folder_source(DEMO, folder)
 
 
-def _local(spec: str, folder: Path) -> Source:
+def _local_source(spec: str, folder: Path) -> Source:
     """Return the source of a folder, with the settings of the registry if it has any."""
-    source = _folder(paths.shown(folder), folder)
-    hub_id, revision = _hub_layout(folder)
-    name = _name_of(hub_id or spec, folder=folder)
+    source = _folder_source(paths.shown(folder), folder)
+    hub_id, revision = _hub_id_and_revision(folder)
+    name = _registered_name(hub_id or spec, folder=folder)
     if name is None:
         return source
     registered = _entry_source(name)
@@ -167,16 +167,16 @@ def _local(spec: str, folder: Path) -> Source:
     return replace(source, revision=revision or registered.revision)
 
 
-def _fusion(spec: str) -> Source:
+def _fusion_source(spec: str) -> Source:
     parts = tuple(find_source(part) for part in spec.split("+"))
     label = "-plus-".join(part.label for part in parts)
     return Source(spec, FUSION_KIND, label, parts=parts)
 
 
-def _on_hub(spec: str) -> Source:
-    name = _name_of(spec)
+def _hub_source(spec: str) -> Source:
+    name = _registered_name(spec)
     if name is not None:
-        return replace(_registered(name), spec=spec)
+        return replace(_registered_source(name), spec=spec)
     return Source(spec, ON_HUB, safe_label(spec), id=spec)
 
 
@@ -237,7 +237,7 @@ def find_training(spec: str) -> Path:
         folder: Path | None = paths.runs() / "demo" / "train"
         hint = "; `qwen3nb demo` trains it"
     else:
-        folder = _existing(spec)
+        folder = _existing_folder(spec)
         hint = ""
     if folder is None or not folder.is_dir():
         raise SpecError(f"no folder {spec!r} with the checkpoints of a training{hint}")
@@ -245,7 +245,7 @@ def find_training(spec: str) -> Path:
     return folder
 
 
-def _existing(spec: str) -> Path | None:
+def _existing_folder(spec: str) -> Path | None:
     """Return the folder ``spec``, relative to the working directory or to the root.
 
     Notebooks run in ``notebooks/``, commands in the root; both accept ``runs/x``.
@@ -271,7 +271,7 @@ def fetch_model(source: Source) -> Source:
     folder = _in_mirror(source, source.id)
     if folder is None:
         folder = _download(source, source.id)
-    return _with_settings(_folder(source.spec, folder), source)
+    return _with_settings(_folder_source(source.spec, folder), source)
 
 
 def _in_mirror(source: Source, hub_id: str) -> Path | None:
@@ -352,7 +352,7 @@ def _with_settings(local: Source, registered: Source) -> Source:
     )
 
 
-def _name_of(hub_id: str, *, folder: Path | None = None) -> str | None:
+def _registered_name(hub_id: str, *, folder: Path | None = None) -> str | None:
     """Return the name in the registry of a hub model or a folder; the hub ignores case."""
     for name, entry in registry().items():
         if "id" in entry:  # a model on the hub, which ignores case; else a folder of the study
@@ -365,7 +365,7 @@ def _name_of(hub_id: str, *, folder: Path | None = None) -> str | None:
     return None
 
 
-def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
+def _hub_id_and_revision(folder: Path) -> tuple[str | None, str | None]:
     """Return the hub id and revision of a folder in the mirror or a hub cache."""
     folder = folder.resolve()
     mirror = paths.mirror()
@@ -382,7 +382,7 @@ def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _registered(name: str) -> Source:
+def _registered_source(name: str) -> Source:
     """Return the source of a model of the registry, with its folder if it is on this machine."""
     entry = registry()[name]
     source = _entry_source(name)
@@ -395,7 +395,7 @@ def _registered(name: str) -> Source:
         folder = package_folder / entry["folder"]
     else:  # on the hub: its folder is known when it has been fetched
         return source
-    return _with_settings(_folder(name, folder), source)
+    return _with_settings(_folder_source(name, folder), source)
 
 
 def _package_folder(name: str) -> Path | None:
@@ -410,9 +410,9 @@ def _entry_source(name: str) -> Source:
     """Return the source of a model of the registry, without its folder."""
     entry = registry()[name]
     return Source(
-        name,
-        ON_HUB,
-        name,
+        spec=name,
+        kind=ON_HUB,
+        label=name,
         prompts=named_prompts(entry.get("prompts", {})),
         revision=entry.get("revision"),
         id=entry.get("id"),
@@ -422,7 +422,7 @@ def _entry_source(name: str) -> Source:
     )
 
 
-def _folder(spec: str, path: Path) -> Source:
+def _folder_source(spec: str, path: Path) -> Source:
     folder = ModelFolder(path)
     has_config = folder.has("config.json")
     has_modules = folder.has("modules.json")
@@ -487,7 +487,7 @@ def _check_base_name(folder: Path, name: str) -> None:
 
 def _found_base(folder: Path, name: str, *, reason: str = "") -> Source:
     """Return the source of a base; without one, ``reason`` is part of the error."""
-    local = _existing(name)
+    local = _existing_folder(name)
     if local is not None:
         _refuse_adapter(folder, name, local)
     try:

@@ -13,10 +13,10 @@ from qwen3nb.models.kinds.transformer import ENCODER_DECODERS, check_opened, che
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import CheckpointError
 
-_FILES = ("model.safetensors", "pytorch_model.bin")
+_WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 _TRANSFORMERS = ("CLIPModel", "MLMTransformer", "Transformer")
 # Arguments of transformers' loader that would load weights other than those checked here.
-_FOREIGN = {
+_FOREIGN_ARGUMENTS = {
     "adapter_kwargs",
     "cache_dir",
     "config",
@@ -31,7 +31,7 @@ _FOREIGN = {
     "variant",
     "vocab_file",
 }
-_ARGUMENTS = (
+_ARGUMENT_KEYS = (
     "config_args",
     "config_kwargs",
     "model_args",
@@ -181,11 +181,11 @@ def _uses_only_states(module: SentenceModule) -> bool:
 def _check_settings(module: SentenceModule) -> None:
     """Refuse settings that take excessive time, or that load or run anything not checked here."""
     check_bounds(module.fields, module.file)
-    for key in _ARGUMENTS:
+    for key in _ARGUMENT_KEYS:
         arguments = module.fields.get(key, {})
         if not isinstance(arguments, dict):
             raise CheckpointError(f"{module.file}: {key} is {arguments!r:.60}; expected an object")
-        foreign_names = sorted(_FOREIGN & arguments.keys())
+        foreign_names = sorted(_FOREIGN_ARGUMENTS & arguments.keys())
         if foreign_names:
             raise CheckpointError(
                 f"{module.file}: {key}.{foreign_names[0]} would load other files or weights than "
@@ -209,7 +209,7 @@ def _check_settings(module: SentenceModule) -> None:
 
 def _module_weights(module: SentenceModule) -> Weights | None:
     """Return the weights next to the configuration of a module; None if there are none."""
-    for name in _FILES:
+    for name in _WEIGHT_FILES:
         if module.folder.has(name):
             return module.folder.weights_in(name)
     return None

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _log = logging.getLogger(__name__)
-# Tasks in transformers with text architectures, other text architectures, and their parts.
-_TEXT = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "TEXT_ENCODING")
+# Tasks in transformers with text architectures, other such architectures, and their parts.
+_TEXT_TASKS = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "TEXT_ENCODING")
 _TEXT_TYPES = ("canine", "splinter")
 # Encoder-decoders whose encoder is used alone.
 ENCODER_DECODERS = {
@@ -44,7 +44,7 @@ ENCODER_DECODERS = {
     "umt5",
 }
 _TEXT_PARTS = {"attn_config", "decoder", "encoder", "ffn_config"}
-_HEADS = ("ForCausalLM", "LMHeadModel")  # of classes with an output matrix
+_HEAD_SUFFIXES = ("ForCausalLM", "LMHeadModel")  # of classes with an output matrix
 
 
 class _Transformer(FolderKind):
@@ -209,7 +209,7 @@ class CausalKind(_Transformer):
             raise SpecError(
                 f"{folder}: {folder.config['architectures'][0]!r:.80} is not a causal language "
                 "model, as a yes/no reranker is; expected a class that ends in "
-                f"{' or '.join(_HEADS)}"
+                f"{' or '.join(_HEAD_SUFFIXES)}"
             )
         check_architecture(folder)
         model = check_weights(folder, head=True)
@@ -238,7 +238,7 @@ class _Reranker(CausalKind):
 def has_head(folder: ModelFolder) -> bool:
     """Return whether a folder declares a causal language model with its output matrix."""
     architectures = folder.config.get("architectures") or ()
-    return all(str(name).endswith(_HEADS) for name in architectures)
+    return all(str(name).endswith(_HEAD_SUFFIXES) for name in architectures)
 
 
 def check_opened(folder: ModelFolder) -> None:
@@ -260,7 +260,7 @@ def check_reads_text(model: PreTrainedModel, folder: ModelFolder, *, alone: bool
 
     model_type = model.config.model_type
     types_for_text = set(_TEXT_TYPES)
-    for task in _TEXT:
+    for task in _TEXT_TASKS:
         # transformers' own tables, such as MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.
         types_for_text.update(getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES"))
     parts = set(getattr(model.config, "sub_configs", ()))  # such as "vision_config"

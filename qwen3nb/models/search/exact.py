@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _BLOCK = 8192  # documents
-_QUERIES = 256  # per product: its scores take 8 MiB
-_RESCORED = 1024  # pairs at once: their products stay in a processor's cache
+_QUERIES_AT_ONCE = 256  # per product: its scores take 8 MiB
+_PAIRS_AT_ONCE = 1024  # rescored; their products stay in a processor's cache
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -189,10 +189,10 @@ class _Operand:
         return len(self.rough)
 
     def tiles(self) -> list[Self]:
-        """The rows in groups of at most `_QUERIES`."""
+        """The rows in groups of at most `_QUERIES_AT_ONCE`."""
         tiles = []
-        for start in range(0, len(self), _QUERIES):
-            rows = slice(start, start + _QUERIES)
+        for start in range(0, len(self), _QUERIES_AT_ONCE):
+            rows = slice(start, start + _QUERIES_AT_ONCE)
             tiles.append(replace(self, rough=self.rough[rows], exact=self.exact[rows]))
         return tiles
 
@@ -272,8 +272,8 @@ def _rescored(
 ) -> Floats:
     """Return scores of pairs of rows, computed in float64 and rounded to float32."""
     scores = np.empty(len(pairs.queries), dtype=np.float32)
-    for start in range(0, len(pairs.queries), _RESCORED):
-        part = slice(start, start + _RESCORED)
+    for start in range(0, len(pairs.queries), _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
         query_rows = pairs.queries[part]
         document_rows = pairs.documents[part]
         # (pairs, D); a selection by rows is a copy, so it may be overwritten.
@@ -448,14 +448,15 @@ def _candidates_by_torch(
     try:
         with torch.inference_mode():
             scores = queries.tensor @ documents.tensor.T  # (Q, n)
-            least = torch.from_numpy(floor).to(scores.device)
+            thresholds = torch.from_numpy(floor).to(scores.device)  # (Q,)
             if k < len(documents):
                 best_scores = scores.topk(k, dim=1, sorted=False).values
                 kth_best = best_scores.amin(dim=1).double()
-                least = torch.maximum(least, kth_best - torch.from_numpy(error).to(scores.device))
+                errors = torch.from_numpy(error).to(scores.device)
+                thresholds = torch.maximum(thresholds, kth_best - errors)
             # Round down, so that no candidate is lost.
             minus_infinity = torch.tensor(-torch.inf).to(scores.device)
-            rounded_down = torch.nextafter(least.float(), minus_infinity)
+            rounded_down = torch.nextafter(thresholds.float(), minus_infinity)
             is_candidate = scores >= rounded_down[:, None]
             query_rows, document_rows = is_candidate.nonzero(as_tuple=True)
             return Pairs(query_rows.cpu().numpy(), document_rows.cpu().numpy())

@@ -34,7 +34,7 @@ SINGLES = 0.5  # minimum seconds to time single queries, at least 20 of them
 BATCHES = 0.2  # minimum seconds to repeat batches, at least three times
 TOLERANCE = 1e-6  # similarities closer than this are ties
 _TRAINED = 39  # vectors per centroid that FAISS recommends
-_GPU = ("flat", "ivf")
+_GPU_FAMILIES = ("flat", "ivf")
 
 
 class Family(NamedTuple):
@@ -184,7 +184,7 @@ def build_index(
         seconds = time.perf_counter() - started
     size = _serialised_size(faiss, index)
     used_device = "cpu"
-    if family in _GPU and device.startswith(("cuda", "auto")) and _has_gpu(faiss):
+    if family in _GPU_FAMILIES and device.startswith(("cuda", "auto")) and _has_gpu(faiss):
         used_device = "cuda"
         resources = faiss.StandardGpuResources()
         gpu = int(device.partition(":")[2] or 0)

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from qwen3nb.models.search.mteb_rows import MtebRows
 
 FUSION = 60
-_DEPTH_FACTOR = (
-    2  # each part searches this much deeper, because fusion can lift lower-ranked documents
-)
+# Each part searches this much deeper, because fusion can lift lower-ranked documents.
+_DEPTH_FACTOR = 2
 
 
 def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:

@@ -44,7 +44,7 @@ Run = dict[str, dict[str, float]]
 Ranking = tuple[str, Mapping[str, float]]  # a query and the scores of its documents
 QUERIES_AT_ONCE = 256
 _DELAY = 2.0  # seconds until a progress bar appears
-_TIMED = 20  # queries, at most
+_TIMED_QUERIES = 20  # at most
 
 
 class SearchTexts(Protocol):
@@ -400,7 +400,7 @@ def median_seconds(answer: Callable[[str], object], queries: Sequence[str]) -> f
     """Return the median seconds that ``answer`` takes for a query, after a warm-up."""
     seconds: list[float] = []
     answer(queries[0])
-    for query in queries[:_TIMED]:
+    for query in queries[:_TIMED_QUERIES]:
         started = time.perf_counter()
         answer(query)
         seconds.append(time.perf_counter() - started)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from torch import Tensor
 
-_LOGITS = 2**26  # of a batch: 256 MiB in float32, and a copy of them
+_LOGITS_PER_BATCH = 2**26  # of a batch: 256 MiB in float32, and a copy of them
 _MODULES = ("Transformer", "MLMTransformer", "SpladePooling", "Pooling", "SparseAutoEncoder")
 
 
@@ -56,7 +56,7 @@ class SparseEncoder(LibrarySearcher):
 
         vocabulary_size = self._model.get_embedding_dimension()
         # The model has a logit per token and word, (tokens, vocabulary), before it is sparse.
-        tokens_per_batch = max(1, _LOGITS // vocabulary_size)
+        tokens_per_batch = max(1, _LOGITS_PER_BATCH // vocabulary_size)
         order: list[int] = []
         parts: list[csr_array] = []
         for batch in batches_by_tokens(

@@ -200,7 +200,7 @@ def _split_as_english(texts: Sequence[str]) -> list[list[str]]:
 
 
 ENGLISH_WORDS = Words(english=True, every_script=False)
-_BY_SCRIPT = replace(ENGLISH_WORDS, every_script=True, accents=False)
+_WORDS_BY_SCRIPT = replace(ENGLISH_WORDS, every_script=True, accents=False)
 
 
 def words_of_languages(languages: Collection[str]) -> Words:
@@ -227,26 +227,26 @@ def words_of_texts(queries: Iterable[str], documents: Iterable[str]) -> Words:
     query_texts = list(queries)
     # One such query is enough, as its words would not be found; of documents it takes a share.
     if any(map(_misread_query, query_texts)):
-        return _BY_SCRIPT
+        return _WORDS_BY_SCRIPT
     accented_queries = sum(map(_has_accents, query_texts))
-    if _is_share(accented_queries, len(query_texts), least=_ACCENTED_SHARE):
-        return _BY_SCRIPT
+    if _reaches_share(accented_queries, len(query_texts), least=_ACCENTED_SHARE):
+        return _WORDS_BY_SCRIPT
     count = 0
     misread = 0
     accented = 0
     for document in documents:
         if _has_forms(document):  # ligatures and the like are folded; all else is read alike
-            return _BY_SCRIPT
+            return _WORDS_BY_SCRIPT
         count += 1
         misread += _misread(document)
         accented += _has_accents(document)
-    is_misread = _is_share(misread, count, least=_MISREAD_SHARE)
-    if is_misread or _is_share(accented, count, least=_ACCENTED_SHARE):
-        return _BY_SCRIPT
+    is_misread = _reaches_share(misread, count, least=_MISREAD_SHARE)
+    if is_misread or _reaches_share(accented, count, least=_ACCENTED_SHARE):
+        return _WORDS_BY_SCRIPT
     return ENGLISH_WORDS
 
 
-def _is_share(part: int, total: int, *, least: float) -> bool:
+def _reaches_share(part: int, total: int, *, least: float) -> bool:
     """Return whether some of ``total`` are a ``part`` of it, and at least such a share."""
     return part > 0 and part >= least * total
 
