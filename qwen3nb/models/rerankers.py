@@ -193,6 +193,7 @@ class PairTokens:
     def _shortened(self, query: str) -> str:
         """Return the longest start of ``query`` that leaves the document its share of tokens."""
         document_share = self._room // _SHARE  # a quarter of the content's tokens
+        # For all before the document: what it leaves, and at least what the template takes.
         limit = max(self._length_without_query, self._room - document_share - 1)
         # Bisection over characters, because a shorter text may have different tokens: the first
         # `fitting` ones fit, the first `too_long` ones do not.

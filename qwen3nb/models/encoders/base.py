@@ -104,23 +104,23 @@ class Encoder(Identified, ABC):
         self.source = source
         self.prompts = source.prompts
         # What vectors depend on before their dimensions are cut: the cache has whole ones.
-        whole_vectors = {
+        cache_settings = {
             "encoding": ENCODING,
             "model": unchanged(source),  # its fingerprint; raises if a file has changed
             "prompts": source.prompts,
         }
         if source.instruction:
-            whole_vectors["instruction"] = source.instruction
-        whole_vectors.update(settings)
+            cache_settings["instruction"] = source.instruction
+        cache_settings.update(settings)
         if options.cache_dtype == "float16":
-            whole_vectors["vectors"] = "float16"
-        self.normalize = bool(whole_vectors.get("normalize", self.normalize))
-        self.settings = dict(whole_vectors)
+            cache_settings["vectors"] = "float16"
+        self.normalize = bool(cache_settings.get("normalize", self.normalize))
+        self.settings = dict(cache_settings)
         if self.dimensions:
             self.settings["dimensions"] = self.dimensions
         self.cache: EmbeddingCache | None = None
         if options.cache:
-            self.cache = _cache_of(source.label, whole_vectors)
+            self.cache = _cache_of(source.label, cache_settings)
         self.stats = Stats()
         self.batch_size = options.batch_size
         self.show_progress = options.show_progress
@@ -375,7 +375,7 @@ class Encoder(Identified, ABC):
         texts = [distinct[index] for index in chunk]
         started = time.perf_counter()
         vectors = self._embed(texts)
-        if "vectors" in self.settings:  # as they are stored
+        if "vectors" in self.settings:  # "float16", as they are stored
             with np.errstate(over="ignore"):  # an overflow is infinite, and refused below
                 vectors = vectors.astype(np.float16).astype(np.float32)
         self.stats.seconds += time.perf_counter() - started

@@ -295,7 +295,7 @@ def known_pooling(model: Any) -> str | None:
     """
     modules = list(model)
     classes = [type(module) for module in modules]
-    for module_class in classes:
+    for module_class in classes:  # a class of the same name elsewhere may do something else
         if not module_class.__module__.startswith("sentence_transformers."):
             return None
     names = [module_class.__name__ for module_class in classes]

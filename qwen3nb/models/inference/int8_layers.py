@@ -274,6 +274,7 @@ class _Int8Layer(nn.Module):
         output = Output(step, zero, torch.uint8, activation.name, [], activation.algorithm)
         inner_part = self.inner_coder.linear(inner.weight[channels], inner.bias[channels], output)
         self.inner_parts.append(inner_part)
+        # The second product takes these codes, so their step goes into its weight.
         outer_weight = outer.weight[:, channels] * step
         self.outer_parts.append(FixedLinear(outer_weight, bias, zero=zero))
 
@@ -288,6 +289,7 @@ class _Int8Layer(nn.Module):
         query, key, value = heads
         # The weights of queries were divided by ln 2, those of values by the step of the codes.
         attended = packing.attend(query, key, value, scale=_LN2)[0].flatten(1)
+        # So they are numbers of steps, and become codes by rounding.
         attended_codes = _rounded(attended.float().add_(_ROUNDING_SHIFT + OFFSET))
         residual = self.attention_norm(self.mixing(attended_codes, add_to=residual))
         codes = self.inner_coder(residual)

@@ -105,6 +105,7 @@ class BucketLayout:
         """
         query_heads, key_heads = heads
         longest = _padded(lengths[0])  # the longest text comes first
+        # All scores of a very long one would not fit in memory.
         if longest > CPU_TOKENS and not has_room(longest * query_heads, longest):
             return None
         buckets = []
@@ -123,8 +124,8 @@ class BucketLayout:
             first_row += bucket.texts * query_heads * padded_length
         most_scores = max(bucket.texts * query_heads * bucket.length**2 for bucket in buckets)
         return cls(
-            tuple(buckets),
-            heads,
+            parts=tuple(buckets),
+            heads=heads,
             queries=torch.cat([_rows_of_heads(of_bucket, query_heads) for of_bucket in tokens]),
             keys=torch.cat([_rows_of_heads(of_bucket, key_heads) for of_bucket in tokens]),
             results=torch.cat(result_rows),
@@ -222,7 +223,7 @@ def attend_after(
     # The same by text, for its own tokens: (k * N, h / k * R, D).
     queries_of_texts = queries.reshape(key_heads * texts, -1, head_size)
     keys = key.transpose(0, 1).reshape(-1, tokens, head_size)
-    values = value.transpose(0, 1).reshape(-1, tokens, head_size)
+    values = value.transpose(0, 1).reshape(-1, tokens, head_size)  # as the keys: (k * N, T, D)
     # A row of scores: those of the prefix's tokens, then those of the text's own.
     row_length = prefix_tokens + tokens
     scores = space[: texts * heads * rows * row_length].view(key_heads, -1, row_length)
@@ -234,8 +235,9 @@ def attend_after(
     def write_scores(scale: float) -> None:
         _product(queries, prefix_keys.mT, out=prefix_scores, scale=scale)
         _product(queries_of_texts, keys.mT, out=scores_of_texts, scale=scale)
-        text_scores.unflatten(2, (-1, rows)).add_(bias)
+        text_scores.unflatten(2, (-1, rows)).add_(bias)  # (k, N, h / k, R, T)
 
+    # The sum of each row's weights, (k, N * h / k * R, 1).
     divisors = _turn_into_weights(scores, write_scores, scale)
     # Weighted sums of values: those of the prefix, then those of each text added to them.
     sums = _product(prefix_scores, prefix_values, out=queries.new_empty(queries.shape))
@@ -301,7 +303,7 @@ def _turn_into_weights(
         return sums
     # Rows whose powers over- or underflowed get PyTorch's softmax; no row depends on another.
     is_usable = (sums > _UNDERFLOW) & (sums < _OVERFLOW)
-    powers = scores.clone()
+    powers = scores.clone()  # as the scores are written once more, over them
     write_scores(scale)  # without log2(e), as this softmax takes powers of e
     torch.softmax(scores, -1, out=scores)
     torch.where(is_usable, powers, scores, out=scores)

@@ -201,15 +201,16 @@ class Runner:
     def _vectors(self, rows: Rows, done: Callable[[int], None] | None) -> Vectors:
         """Return the vectors of rows that may be padded; see `vectors`."""
         vectors = np.zeros((len(rows), self._hidden), dtype=np.float32)
-        with_tokens = [index for index, row in enumerate(rows) if len(row)]
+        # A row without tokens keeps the vector zero.
+        rows_with_tokens = [index for index, row in enumerate(rows) if len(row)]
         is_padded = self._packing is None
 
-        # A batch has positions in `with_tokens`, which has those of the rows.
+        # A batch has positions in `rows_with_tokens`.
         def start(batch: list[int]) -> Callable[[], Vectors]:
-            return self._start([rows[with_tokens[position]] for position in batch])
+            return self._start([rows[rows_with_tokens[position]] for position in batch])
 
         started = self._budget.passes(
-            [len(rows[index]) for index in with_tokens],
+            [len(rows[index]) for index in rows_with_tokens],
             start,
             error=EncoderError,
             padded=is_padded,
@@ -218,7 +219,7 @@ class Runner:
         )
         # One behind, so that a GPU already runs the next pass while the host waits for this one.
         for batch, wait_for_vectors in _one_behind(started):
-            indices = [with_tokens[position] for position in batch]
+            indices = [rows_with_tokens[position] for position in batch]
             vectors[indices] = wait_for_vectors()
             if done is not None:
                 done(len(batch))

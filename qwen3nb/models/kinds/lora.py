@@ -303,7 +303,7 @@ def _scales(
     modules = [_module_of(name) for name in tensors]
     alphas = dict.fromkeys(modules, float(config.get("lora_alpha", 8)))
     patterns = config.get("alpha_pattern") or {}
-    for pattern, alpha in reversed(patterns.items()):  # the first that matches counts
+    for pattern, alpha in reversed(patterns.items()):  # the first one counts: it is set last
         # As PEFT does: "q_proj" also stands for "layers.0.self_attn.q_proj".
         for module in _matching(folder, rf"(.*\.)?({pattern})", alphas):
             alphas[module] = float(alpha)
@@ -311,6 +311,7 @@ def _scales(
     for module, rank in ranks.items():
         # alpha / r; of rank-stabilised LoRA, alpha / sqrt(r).
         divisor = rank**0.5 if config.get("use_rslora") else rank
+        # With the prefix that is part of every tensor's name.
         scales[_PREFIX + module] = alphas[module] / divisor
     return scales
 
@@ -448,11 +449,11 @@ def _targets(
     targets = config.get("target_modules") or []
     ties_weights = bool(config.get("ensure_weight_tying"))
     if not isinstance(targets, str):
-        if ties_weights:
+        if ties_weights:  # whole names in place of their ends, such as "q_proj"
             targets = [name for name in modules if _ends_in(name, targets)]
         return targets, ties_weights
-    # PEFT ties what a pattern targets only if it matches one of these names alone.
-    # The last parts of their names: "lm_head" of "model.lm_head".
+    # PEFT ties what a pattern targets only if it matches "embed_tokens" or "lm_head" alone,
+    # or if such a module is saved, by the last part of its name: "lm_head" of "model.lm_head".
     saved_modules = {name.rpartition(".")[2] for name in config.get("modules_to_save") or ()}
     saves_embedding = not saved_modules.isdisjoint(_TIED_MODULES)
     if not saves_embedding and not _matching(folder, targets, _TIED_MODULES):
@@ -466,6 +467,7 @@ def _by_names(
     folder: ModelFolder, values: Mapping[str, float] | None, modules: Sequence[str]
 ) -> dict[str, float]:
     """Return values by pattern, with patterns that list the names that they match."""
+    # PEFT reads keys as patterns; those made of escaped names match nothing else.
     by_names = {}
     for pattern, value in (values or {}).items():
         names = _matching(folder, rf"(.*\.)?({pattern})", modules)

@@ -249,6 +249,7 @@ def used_prompts(prompts: Mapping[str, str | None], *, default: str | None) -> d
     never uses one called ``passage``. ``default`` is the name of the prompt used if none is
     requested.
     """
+    # Under our own names, such as "passage", sentence-transformers never uses a prompt.
     stored = {name: text for name, text in prompts.items() if text is not None}
     in_use = {name: text for name, text in stored.items() if not _is_our_name(name)}
     if default is not None:

@@ -162,7 +162,7 @@ def _local_source(spec: str, folder: Path) -> Source:
     name = _registered_name(hub_id or spec, folder=folder)
     if name is None:
         return source
-    registered = _entry_source(name)
+    registered = _entry_source(name)  # a copy of a registered model has the same settings
     source = _with_settings(source, registered)
     return replace(source, revision=revision or registered.revision)
 

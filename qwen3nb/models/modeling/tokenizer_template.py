@@ -66,7 +66,7 @@ def _set_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[i
     names = {token: tokenizer.id_to_token(token) for token in (*before, *after)}
     start = [_special_token(names[token]) for token in before]
     end = [_special_token(names[token]) for token in after]
-    text = {"Sequence": {"id": "A", "type_id": 0}}
+    text = {"Sequence": {"id": "A", "type_id": 0}}  # the place of the text in the template
     second_text = {"Sequence": {"id": "B", "type_id": 1}}
     special_tokens = {}
     for token, name in names.items():

@@ -132,7 +132,7 @@ def search(
     for tile_queries in all_queries.tiles():  # a few hundred each: scores take little memory
         best = BestDocuments(len(tile_queries), k, keep_ties=keep_ties)
         tiles.append(_Tile(tile_queries, best, k, rescore=rescore))
-    first = 0
+    first = 0  # position in the corpus of the block's first document
     for vectors in _blocks(corpus, block):
         documents = prepare(vectors, kind="document", first=first, dimension=dimension)
         end = first + len(documents)
@@ -327,6 +327,7 @@ class BestDocuments:
 
     def add(self, rows: Ids, ids: Ids, scores: Floats) -> None:
         """Take scores of documents by rows of queries, and keep the k best of each."""
+        # Three columns of one table: a query's row, a document's id and their score.
         rows = np.concatenate([self.rows, rows])
         ids = np.concatenate([self.ids, ids])
         scores = np.concatenate([self.scores, scores])
@@ -335,7 +336,7 @@ class BestDocuments:
         rows, ids, scores = rows[order], ids[order], scores[order]
         ranks = _ranks_in_row(rows)  # 0 for the best of each query
         is_kth = ranks == self._k - 1
-        self.worst[rows[is_kth]] = scores[is_kth]
+        self.worst[rows[is_kth]] = scores[is_kth]  # of queries with at least k documents
         is_kept = ranks < self._k
         if self._keep_ties:
             is_kept |= scores == self.worst[rows]
