@@ -323,6 +323,7 @@ class Model(ModelOptions):
 
     def _with_options(self, source: Source) -> Source:
         """Return a source with the prompts and the label that these options give it."""
+        # BM25, and fusions of other models.
         takes_no_options = source.kind.searches and (source.kind.weightless or source.parts)
         if takes_no_options:
             return replace(source, label=self.name or source.label)

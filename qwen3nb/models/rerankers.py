@@ -521,7 +521,7 @@ def load_reranker(
         if source.on_hub:
             source = fetch_model(source)
     load_library("transformers.modeling_utils")
-    source.kind.check_causal(source)
+    source.kind.check_causal(source)  # raises before any weight is loaded
     label = source.label
     if dtype == "int8":
         label += "-int8"

@@ -190,6 +190,7 @@ class SentenceTransformerEncoder(Encoder):
         limit = self.max_length
         if limit is None:
             return 0
+        # A text has at most a token per byte, and the few that are added to it.
         long_texts = [text for text in texts if len(text.encode("utf-8")) + ADDED > limit]
         if not long_texts:
             return 0

@@ -235,7 +235,7 @@ def _dry_run(folder: ModelFolder, auto_class: str) -> tuple[PreTrainedModel, Loa
         empty_weights[entry.stored_name] = torch.empty(entry.shape, device="meta")
     with quiet_transformers(logging.CRITICAL):  # reports of its loader are raised as errors here
         model, report = model_class.from_pretrained(
-            None,
+            None,  # no folder: configuration and weights are given
             config=config,
             state_dict=empty_weights,
             device_map={"": "meta"},
@@ -311,6 +311,7 @@ def _weights_of_modules(
     """
     modules = {name for name, _ in model.named_children()}  # such as "encoder" of a BERT
     prefix = f"{model.base_model_prefix}."
+    # Older releases stored numbers that are no weights, such as position ids.
     constants = []
     for entry in folder.weights.tensors.values():
         if entry.dtype not in FLOATS or not entry.shape:

@@ -144,6 +144,7 @@ class ApiEncoder(Encoder):
         self.normalize = abs(length - 1) < 1e-3  # as the server does, unless the user decides
         if options.normalize is not None:
             self.normalize = options.normalize
+        # Only a user who leaves lengths as they are wants them to count.
         similarity = "dot" if options.normalize is False else "cosine"
         if not self.endpoint.version:  # the model behind it may change
             options = replace(options, cache=False)
@@ -213,8 +214,8 @@ class ApiEncoder(Encoder):
         }
         answer = self._answer(body)
         try:
-            # Answers may come in any order; ``index`` is the text's position.
             content = json.loads(answer.content, parse_int=_whole)
+            # In any order, each with the position of its text as ``index``.
             rows = sorted(content["data"], key=lambda row: row["index"])
             indices = [row["index"] for row in rows]
             vectors = np.array([_vector(row["embedding"]) for row in rows], dtype=np.float32)
@@ -246,7 +247,7 @@ class ApiEncoder(Encoder):
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
         for attempt in range(1, _MOST_TRIES + 1):
-            seconds = 0.5 * 2**attempt  # to wait before the next attempt, unless the server says
+            wait = 0.5 * 2**attempt  # seconds until the next attempt, unless the server says
             most_attempts = self._tries
             try:
                 answer = self._client.post(self._url, json=body)
@@ -259,13 +260,13 @@ class ApiEncoder(Encoder):
                     return answer
                 most_attempts = _MOST_TRIES  # the server is there, though busy
                 reason = self._refusal(answer, len(body["input"]))
-                seconds = _retry_after(answer.headers.get("retry-after", ""), seconds)
-                if seconds > _LONGEST_WAIT:
-                    reason += f"; it asks to wait {seconds:,.0f} s"
+                wait = _retry_after(answer.headers.get("retry-after", ""), wait)
+                if wait > _LONGEST_WAIT:
+                    reason += f"; it asks to wait {wait:,.0f} s"
                     break
             if attempt >= most_attempts:
                 break
-            time.sleep(seconds)
+            time.sleep(wait)
         raise ApiError(f"{self._url}: {reason}")
 
     def _refusal(self, answer: Any, count: int) -> str:

@@ -149,6 +149,7 @@ class _Adapter(CausalKind):
         empty_tensors = {}
         for name, entry in tensors.items():
             empty_tensors[name] = torch.empty(entry.shape, device="meta")
+        # Raises if names or shapes do not fit; without numbers, there is nothing to keep.
         _with_adapter_layers(model, folder, empty_tensors, initialisation=True)
         _check_vocabulary(folder, source.model_folder)
 
@@ -426,6 +427,7 @@ def _lora_options(folder: ModelFolder, modules: Sequence[str]) -> dict[str, Any]
     if isinstance(excluded, str):  # a stranger's pattern: PEFT gets the names that it matches
         excluded = _matching(folder, excluded, modules) or None
     targets, ties_weights = _targets(folder, config, modules)
+    # An empty list is as good as None.
     return {
         "r": config["r"],
         "lora_alpha": config.get("lora_alpha", 8),

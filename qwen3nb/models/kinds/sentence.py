@@ -181,7 +181,7 @@ def _uses_only_states(module: SentenceModule) -> bool:
 def _check_settings(module: SentenceModule) -> None:
     """Refuse settings that take excessive time, or that load or run anything not checked here."""
     check_bounds(module.fields, module.file)
-    for key in _ARGUMENT_KEYS:
+    for key in _ARGUMENT_KEYS:  # such as "model_kwargs", which go to transformers' loader
         arguments = module.fields.get(key, {})
         if not isinstance(arguments, dict):
             raise CheckpointError(f"{module.file}: {key} is {arguments!r:.60}; expected an object")

@@ -309,7 +309,7 @@ def _package_registry() -> Registry:
 @functools.lru_cache(maxsize=4)
 def _study_registry(file: Path, stamp: tuple[object, ...]) -> Registry:
     """Return the checked entries of a study's file; a changed ``stamp`` reads it again."""
-    fields = {"": RegistryEntry.__annotations__}
+    fields = {"": RegistryEntry.__annotations__}  # to suggest one for a misspelt one
     entries: dict[str, dict[str, Any]] = read_toml(
         file, dict[FileName, RegistryEntry], known=fields, refusal=SpecError
     )

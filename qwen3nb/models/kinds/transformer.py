@@ -282,7 +282,7 @@ def _stock(
     from transformers import AutoConfig, AutoModel
 
     options: dict[str, object] = {"dtype": dtype}
-    # Other files were checked to contain only tensors.
+    # A pickle, which could run code, was checked to contain only tensors.
     options["use_safetensors"] = folder.weights.files[0].suffix == ".safetensors"
     if bidirectional:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)

@@ -125,7 +125,7 @@ def recall_at_k(
     # Similarities are compared, not ids, so that it does not matter which of several ties is found.
     for row, query in enumerate(queries.astype(np.float64)):
         true_neighbours = documents.rows(truth[row, :neighbours]).astype(np.float64)
-        least_similarity = (true_neighbours @ query).min()
+        least_similarity = (true_neighbours @ query).min()  # of the k-th
         ids = np.unique(retrieved[row, :k])
         found_ids = ids[ids >= 0]  # -1 stands for a missing one
         similarities = documents.rows(found_ids).astype(np.float64) @ query
