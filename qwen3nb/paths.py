@@ -74,11 +74,12 @@ def within(study: Path | None) -> Iterator[None]:
 
     With None, or if ``QWEN3NB_HOME`` is set, the root stays as it is.
     """
+    # A root that the user has set stays.
     is_root_fixed = bool(os.environ.get("QWEN3NB_HOME"))
     if study is None or is_root_fixed or study == find_root():
         yield
         return
-    os.environ["QWEN3NB_HOME"] = str(study)
+    os.environ["QWEN3NB_HOME"] = str(study)  # child processes inherit it
     try:
         yield
     finally:

@@ -94,7 +94,7 @@ def select_checkpoints(
     for path in sorted(Path(folder).glob("checkpoint-*/")):
         if step_of(path) is None:
             notes.append(f"{path.name}: left out, as its name has no step")
-    selected = ranking.checkpoints[-count:]
+    selected = ranking.checkpoints[-count:]  # the latest or best are at the end
     if len(selected) < count:
         notes.append(f"{count} checkpoints requested, {len(selected)} averaged: no others exist")
     return Selection(tuple(selected), ranking.rule, ranking.metrics, "; ".join(notes))
@@ -125,6 +125,7 @@ def _ranking_by_metric(
         direction_text = "lower is better"
     metrics, reasons = _metrics(checkpoints, metric)
     ranked = [path for path in checkpoints if path.name in metrics]
+    # The best comes last: of a loss, the lowest.
     ranked.sort(key=lambda path: metrics[path.name], reverse=lower_is_better)
     rule = f"best {count} by {metric} ({direction_text})"
     notes = [f"{name}: left out, as {reason}" for name, reason in reasons.items()]
@@ -150,6 +151,7 @@ def _metrics(
             errors.append(error)
     if metrics:
         return metrics, reasons
+    # There are logs, but none has the metric; the first error lists what is logged.
     if errors:
         raise errors[0]
     raise CheckpointError(
@@ -170,6 +172,7 @@ def averaged(selection: Selection) -> Path:
         return selection.folders[0]
     digests = [open_checkpoint(folder).weights.digest for folder in selection.folders]
     folder = paths.cache() / "averages" / sha256_json(digests)[:16] / selection.name
+    # A mean that is already there is used again, unless it is damaged.
     if folder.is_dir():
         try:
             check_checksums(open_checkpoint(folder))
@@ -198,6 +201,7 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
     sources = [open_checkpoint(folder) for folder in selection.folders]
     _check_folders(sources, output)
     names = _common_names(sources)
+    # The temporary folder `work` becomes `output` at the end, if nothing fails.
     with new_folder(output) as work:
         digest, warnings = write_pieces(sources, _pieces(sources, names), work / SINGLE)
         copy_present(_COPIED_FILES, sources[-1], work)
@@ -240,7 +244,7 @@ def _common_names(sources: Sequence[ModelFolder]) -> list[str]:
     names = _names_without_copies(reference)
     for source in other_sources:
         place = f"{source} against {reference}"
-        differing = sorted(names ^ _names_without_copies(source))
+        differing = sorted(names ^ _names_without_copies(source))  # those that only one has
         if differing:
             raise CheckpointError(
                 f"{place}: {differing[0]} is in only one of them ({len(differing)} such tensors)"

@@ -36,6 +36,7 @@ def logged_name(metric: str, checkpoints: Sequence[Path]) -> str:
     for checkpoint in checkpoints:
         for entry in TrainerState.of(checkpoint).entries:
             logged.update(entry)
+    # The Trainer logs eval_loss for a metric called loss; either name may be given.
     for name in (metric, f"eval_{metric}", metric.removeprefix("eval_")):
         if name in logged:
             return name
@@ -55,10 +56,12 @@ def lower_is_better(metric: str, checkpoints: Sequence[Path]) -> bool:
     Raises:
         CheckpointError: a ``trainer_state.json`` cannot be read.
     """
+    # What the settings state comes first.
     for settings in _trainer_settings(checkpoints):
         greater_is_better = settings.get("greater_is_better")
         if isinstance(greater_is_better, bool) and _selects_by(settings, metric):
             return not greater_is_better
+    # Next, whether the value that the Trainer kept as best is the lowest or the highest.
     for checkpoint in reversed(checkpoints):
         best_is_lowest = _best_is_lowest(TrainerState.of(checkpoint), metric)
         if best_is_lowest is not None:
@@ -114,8 +117,9 @@ def _best_is_lowest(state: TrainerState, metric: str) -> bool | None:
         value = finite_number(entry.get(metric))
         if value is not None:
             values.append(value)
-    if not values or min(values) == max(values):
+    if not values or min(values) == max(values):  # no extreme to tell by
         return None
+    # The best value may be of another metric: it is then neither extreme.
     if best == min(values):
         return True
     if best == max(values):

@@ -104,6 +104,7 @@ class ModelFolder(os.PathLike[str]):
             self._root = self.path
             self.stamps: dict[Path, FileStamp] = {}
         else:
+            # A module may use files anywhere in its model, whose changes are noticed there.
             self._root = model.path
             self.stamps = model.stamps
         self._json_values: dict[str, object] = {}
@@ -133,14 +134,14 @@ class ModelFolder(os.PathLike[str]):
         size = file.stat().st_size
         if size > JSON_LIMIT:
             raise CheckpointError(f"{file}: {size:,} bytes; expected at most {JSON_LIMIT:,}")
-        self._note_stamp(file)
+        self._note_stamp(file)  # before reading, so that no change is missed
         raw = file.read_bytes()
         self._digests[name] = hashlib.sha256(raw).hexdigest()
         try:
             value = parse_json(raw.decode("utf-8"))
         except ValueError as error:
             raise CheckpointError(f"{file}: invalid JSON ({error})") from None
-        if len(raw) <= _REMEMBERED:
+        if len(raw) <= _REMEMBERED:  # a larger one is parsed again when needed
             self._json_values[name] = value
         return value
 
@@ -167,6 +168,7 @@ class ModelFolder(os.PathLike[str]):
             return self._digests[name]
         file = self.path / name
         self._note_stamp(file)
+        # The digest of a large file, as of weights, is cached on disk for later runs.
         if file.stat().st_size > JSON_LIMIT:
             digest = remembered_digest([file], lambda: sha256_file(file), kind="sha256")
         else:
@@ -223,6 +225,7 @@ class ModelFolder(os.PathLike[str]):
             if has_index:
                 return self._weights_of_shards(self.path / index)
         problem = f"no weights; expected {' or '.join(_WEIGHT_FILES)}, or shards with an index"
+        # The hub's cache keeps a model in models--acme--e5/snapshots/COMMIT.
         is_from_hub = "snapshots" in self.path.parts
         if is_from_hub:  # a pickle is not downloaded unasked
             problem += (
@@ -306,10 +309,12 @@ class ModelFolder(os.PathLike[str]):
         for name, digest in self._digests.items():
             if reopened.sha256(name) != digest:
                 return False
+        # The caller hashed the very bytes that it read: compare with those.
         if tensor_hashes is not None:
             return reopened.weights.sha256_each(tensor_hashes) == dict(tensor_hashes)
         if not self._weights:  # none were read
             return True
+        # Without a digest from before, nothing is known of the earlier content.
         digest_before = self._computed_digest()
         return digest_before is not None and reopened.weights.digest == digest_before
 
@@ -333,6 +338,7 @@ class ModelFolder(os.PathLike[str]):
         """
         changed_file = self.rewritten_file()
         touched_file = self.touched_file()
+        # Touched: only the ctime differs, as after a hard link or a backup; the content decides.
         is_only_touched = changed_file is None and touched_file is not None
         if is_only_touched and not self._has_same_content(tensor_hashes):
             changed_file = touched_file
@@ -362,7 +368,7 @@ class ModelFolder(os.PathLike[str]):
         """Return the module of a class, such as ``sentence_transformers.models.Dense``."""
         _check_target(path, self.path)
         folder = self
-        if path != self.path:
+        if path != self.path:  # for the path "", it is the model's own folder
             folder = ModelFolder(path, model=self)
         short_name = class_name.rpartition(".")[2]
         settings_file = folder._settings_file(short_name)
@@ -409,6 +415,7 @@ class ModelFolder(os.PathLike[str]):
         actual_shards: dict[str, str] = {}
         for entry in weights.tensors.values():
             actual_shards[entry.stored_name] = entry.file.name
+        # Index and shards must agree on the shard of each tensor.
         misplaced: list[str] = []
         for name in sorted(indexed_shards.keys() | actual_shards.keys()):
             if indexed_shards.get(name) != actual_shards.get(name):
@@ -493,6 +500,7 @@ def _is_bare_file_name(name: object) -> bool:
 
 def _check_module_entry(file: Path, entry: object) -> None:
     """Refuse an entry of ``modules.json`` that would run other code, or leave the folder."""
+    # Anything but an object is refused below as one that lacks its fields.
     fields: Mapping[str, object] = {}
     if isinstance(entry, dict):
         fields = entry
@@ -503,6 +511,7 @@ def _check_module_entry(file: Path, entry: object) -> None:
             )
     class_name = str(fields["type"])
     path = str(fields["path"])
+    # sentence-transformers replaces PyLate's dense layer by its own: no other code runs.
     if class_name != _PYLATE_DENSE and not class_name.startswith(_LIBRARY):
         raise CheckpointError(
             f"{file}: the module type {class_name!r:.80} needs code from elsewhere, which is never "
@@ -611,6 +620,7 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
         step = step_of(folder)
     values: list[object] = []
     logged_names: set[str] = set()
+    # The log covers the whole training: only entries of this checkpoint's step count.
     for entry in state.entries:
         logged_names.update(entry)
         if entry.get("step") == step and metric in entry:
@@ -665,11 +675,12 @@ def trainer_state(folder: Path) -> dict[str, Any]:
         CheckpointError: the file is not a trainer state.
     """
     file = folder / "trainer_state.json"
+    # A broken link exists here, too; check_inside refuses it.
     if not os.path.lexists(file):
         return {}
     check_inside(file)
     try:
-        state = json.loads(file.read_bytes())
+        state = json.loads(file.read_bytes())  # accepts NaN, which trainers log for gradients
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: not a trainer state ({error})") from None
     if not isinstance(state, dict) or not isinstance(state.get("log_history", []), list):

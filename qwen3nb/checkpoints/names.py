@@ -55,6 +55,7 @@ def encoder_tensors(checkpoint: ModelFolder, *, untied: bool = False) -> dict[st
         stock_name = encoder_name(name)
         if stock_name is not None:
             stored_names[stock_name] = name
+    # The embedding may be stored under several names; one of them is chosen.
     embeddings = _embeddings_in(checkpoint)
     if untied and _ENCODER_EMBEDDING in embeddings:
         stored_names[_STOCK_EMBEDDING] = _ENCODER_EMBEDDING
@@ -72,13 +73,15 @@ def extra_copies(checkpoint: ModelFolder) -> set[str]:
     Raises:
         CheckpointError: the copies of the shared embedding differ.
     """
-    extra = set(_equal_embeddings(checkpoint)[1:])
+    extra = set(_equal_embeddings(checkpoint)[1:])  # all but the first
     tensors = checkpoint.weights.tensors
+    # Names of the same bytes in a file are one tensor, stored once.
     names_by_bytes: dict[object, list[str]] = {}
     for name in sorted(tensors, key=_preference):
         names_by_bytes.setdefault(_bytes_of(tensors[name]), []).append(name)
     for names in names_by_bytes.values():
         duplicates = names[1:]
+        # Empty tensors have the same (no) bytes without being copies.
         extra.update(name for name in duplicates if tensors[name].count > 0)
     return extra
 
@@ -98,11 +101,11 @@ def _equal_embeddings(checkpoint: ModelFolder) -> list[str]:
     """Return the names of the embedding's copies, which must have equal values."""
     names = _embeddings_in(checkpoint)
     is_untied = checkpoint.config.get("tie_word_embeddings") is False
-    if is_untied and _HEAD in names:
+    if is_untied and _HEAD in names:  # the output layer then has its own weights
         names.remove(_HEAD)
     tensors = checkpoint.weights.tensors
     copies = {_bytes_of(tensors[name]) for name in names}
-    if len(copies) < 2:
+    if len(copies) < 2:  # all names are of the same bytes
         return names
     hashes = checkpoint.weights.sha256_each(names)
     for name in names:

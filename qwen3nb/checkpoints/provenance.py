@@ -100,6 +100,7 @@ def _check_against(folder: ModelFolder, file: Path, provenance: Mapping[str, Any
     checksums = provenance["checksums"]
     if not isinstance(checksums, dict) or not isinstance(checksums.get("files"), dict):
         raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
+    # First the file itself: only then can its checksums be trusted.
     _check_digest(file, _own_digest(provenance, checksums), expected=checksums.get("self"))
     for name, expected in checksums["files"].items():
         path = PurePath(name)
@@ -108,6 +109,7 @@ def _check_against(folder: ModelFolder, file: Path, provenance: Mapping[str, Any
                 f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
             )
         listed_file = folder.path / name
+        # Files that a model loads without may be missing after a download.
         is_required = any(fnmatch(name, pattern) for pattern in MODEL_FILES)
         if listed_file.is_file():
             _check_digest(listed_file, folder.sha256(name), expected=expected)

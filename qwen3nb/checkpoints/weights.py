@@ -176,6 +176,7 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
     header, start_of_data = _read_header(file)
     header.pop("__metadata__", None)
     entries: dict[str, TensorEntry] = {}
+    # The header counts positions from the start of the data, a TensorEntry from that of the file.
     for name, fields in header.items():
         start, stop = fields["data_offsets"]
         entries[name] = TensorEntry(
@@ -198,6 +199,7 @@ def _read_header(file: Path) -> tuple[dict[str, _TensorFields], int]:
 
     with _opened(file) as handle:
         length = int.from_bytes(handle.read(_BYTES_OF_LENGTH), "little")
+        # A length beyond the end is that of a cut file, which safe_open reports better.
         if length < file.stat().st_size:
             _check_header_size(file, "header", length)
         try:
@@ -231,6 +233,7 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
         CheckpointError: another kind of file; content other than tensors, which could run code; not
             a flat state dict; or a tensor larger than its storage.
     """
+    # Each storage is a member of a zip archive; its tensors must not go beyond its end.
     with _opened(file) as handle:
         try:
             ends = _ends_of_members(file, handle)
@@ -280,7 +283,7 @@ def _load_without_data(file: Path) -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     try:
-        with FakeTensorMode():
+        with FakeTensorMode():  # tensors have a shape and a position, but no memory
             return torch.load(file, weights_only=True, map_location="cpu")
     except pickle.UnpicklingError:
         raise CheckpointError(

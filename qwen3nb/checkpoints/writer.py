@@ -103,6 +103,7 @@ class _Transfer:
 
     def warning(self) -> str:
         """Return a warning about a suspicious matrix, or an empty text; norms may be all ones."""
+        # Vectors may be constant, as the weights of a new norm are: only matrices are suspicious.
         tensor = self.first
         is_matrix = len(tensor.shape) > 1 and tensor.count > 1
         if not self.piece.is_written or not is_matrix:
@@ -193,12 +194,13 @@ def _plan(checkpoints: Sequence[ModelFolder], pieces: Sequence[Piece]) -> list[_
     """Return the pieces in the order of the output, each with its position."""
     transfers: list[_Transfer] = []
     offset = 0
+    # Wider dtypes come first, so that every tensor starts at a multiple of its value size.
     for piece in sorted(pieces, key=_order):
         entries: list[TensorEntry] = []
         for checkpoint, name in zip(checkpoints, piece.sources, strict=True):
             entry = checkpoint.weights.tensors[name]
             if entry.dtype != piece.dtype:
-                entry.check_float()
+                entry.check_float()  # only floats are converted
             entries.append(entry)
         transfer = _Transfer(piece, entries, offset)
         transfers.append(transfer)
@@ -232,7 +234,7 @@ def _header(transfers: Sequence[_Transfer], format: str) -> bytes:
             }
     text = json.dumps(fields, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the data start at a multiple of 8
-    length = struct.pack("<Q", len(text))
+    length = struct.pack("<Q", len(text))  # 8 bytes, the lowest first
     return length + text
 
 
@@ -257,6 +259,7 @@ class _Output:
 
 def _write_file(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> None:
     """Write the header and all tensors, several at once, the largest first."""
+    # If the largest tensor came last, one thread would end long after the others.
     largest_first = sorted(transfers, key=lambda transfer: -transfer.first.count)
     with (
         file.open("xb", buffering=0) as output_file,
@@ -275,7 +278,7 @@ def _write_file(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> No
             running.append(pool.submit(_write_tensor, transfer, sources, output))
         try:
             for future in running:
-                future.result()
+                future.result()  # raises what its thread raised
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
@@ -293,6 +296,7 @@ def _write_copy(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Ou
     """Write a tensor that has no mean, which must be equal in all sources."""
     first = transfer.first
     digests = [hashlib.sha256() for _ in transfer.entries]
+    # All sources are read in step, and each block is compared with that of the first source.
     for start in range(0, first.size, _COPIED):
         size = min(_COPIED, first.size - start)
         first_block = bytearray()
@@ -310,6 +314,7 @@ def _write_copy(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Ou
                 )
         if transfer.piece.is_written:
             output.write(memoryview(first_block), transfer.offset + start)
+    # Copied values are not looked at; a warning would otherwise call them all equal.
     transfer.is_constant = False
     transfer.source_hashes = [digest.hexdigest() for digest in digests]
     transfer.output_hash = transfer.source_hashes[0]
@@ -321,6 +326,7 @@ def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Ou
 
     count = transfer.first.count
     readers = [_BlockReader(entry, sources[entry.file]) for entry in transfer.entries]
+    # Means of float64 are computed in float64, all others in float32.
     precision = torch.float32
     if transfer.piece.dtype == "F64":
         precision = torch.float64
@@ -330,7 +336,7 @@ def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Ou
         size = min(_BLOCK, count - start)
         blocks = [reader.read(start, size) for reader in readers]
         mean = _mean(blocks, buffer[:size], transfer.entries)
-        if not transfer.piece.is_written:
+        if not transfer.piece.is_written:  # only read, to check and hash its values
             continue
         transfer.note_values(mean)
         data = _output_bytes(mean, transfer)
@@ -407,10 +413,11 @@ def _too_large(entry: TensorEntry, dtype: str) -> CheckpointError:
 def _read_into(buffer: memoryview, source: FileIO, entry: TensorEntry, offset: int) -> None:
     """Fill ``buffer`` with the bytes of a tensor from the one at ``offset`` on."""
     filled = 0
+    # One call may return fewer bytes than there is room for.
     while filled < len(buffer):
         position = entry.start + offset + filled
         with errors_naming(entry.file):
             count = os.preadv(source.fileno(), [buffer[filled:]], position)
-        if count == 0:
+        if count == 0:  # the end of the file
             raise entry.truncated()
         filled += count
