@@ -58,6 +58,7 @@ def hub_session() -> Iterator[None]:
 
     # The library has no public way to ask for the present factory, which a session restores.
     create_client: Any = _http._GLOBAL_CLIENT_FACTORY
+    # A session within another one is the same session.
     is_within_session = isinstance(create_client, _HubGuard)
     if is_within_session:
         yield
@@ -104,13 +105,15 @@ class _HubGuard:
     ) -> Response:
         """Send a request in place of the client's method, ``send``."""
         is_to_hub = server_name(str(request.url)) == self._hub
+        # Soon after the hub failed for good, as without a network, requests fail at once.
         if is_to_hub:
             self._raise_recent_failure()
+        # Always a stream: the head of an answer is checked before its body is read.
         send_with_options = partial(send, stream=True, **options)
         try:
             return self._answer(send_with_options, request, stream=stream)
         except HubError as error:
-            if is_to_hub and error.lasting:
+            if is_to_hub and error.lasting:  # other requests would fail, too
                 self._failure = error
                 self._time_of_failure = time.monotonic()
             raise
@@ -206,7 +209,7 @@ def _checked(answer: Response) -> Response:
     Raises:
         HubError: an HTML page, or a listing with a file name that leaves the folder.
     """
-    if answer.status_code >= 300:
+    if answer.status_code >= 300:  # redirects and errors are left to the library
         return answer
     path = answer.url.path
     content_type = answer.headers.get("content-type", "").lower()
@@ -259,6 +262,7 @@ def _problem_at(endpoint: str, *, moment: int) -> str:
     """Return why an endpoint cannot be used; ``moment`` only serves as a key of the cache."""
     from huggingface_hub import get_session
 
+    # The moment is not used here: as a key of the cache, it lets a result expire.
     try:
         with hub_session():
             get_session().get(f"{endpoint}/api/models?limit=1")
@@ -314,6 +318,7 @@ class HubError(ValueError):
 
 def hub_reason(error: BaseException) -> str:
     """Return the cause of an error that the hub or one of its libraries raised, as one line."""
+    # What says most comes first: our own error, the status of an answer, then the connection.
     chain = list(causes(error))
     for cause in chain:
         if isinstance(cause, HubError):
@@ -367,6 +372,7 @@ def hub_error(error: BaseException) -> HubError:
 
     An answer that the libraries cannot read is taken as one not sent by a hub.
     """
+    # The library stumbles in these ways over answers that are not those of a hub.
     is_unreadable = isinstance(error, KeyError | TypeError | AttributeError | AssertionError)
     if is_unreadable:
         return HubError(NOT_A_HUB)
@@ -376,6 +382,7 @@ def hub_error(error: BaseException) -> HubError:
     is_lasting = "HF_HUB_OFFLINE" in reason
     for cause in causes(error):
         transport_reason = _transport_reason(cause)
+        # A cut connection may hold next time; a wrong host name stays wrong.
         if transport_reason and _CUT_CONNECTION not in transport_reason:
             is_lasting = True
     return HubError(reason, lasting=is_lasting)
@@ -430,7 +437,7 @@ def server_name(address: str) -> str:
     is_http = parts.scheme in ("http", "https") and bool(parts.hostname)
     if not is_http or not address.isprintable():
         raise invalid_address
-    host_and_port = parts.netloc.rpartition("@")[2]
+    host_and_port = parts.netloc.rpartition("@")[2]  # without user:password@
     return f"{parts.scheme}://{host_and_port}"[:200]
 
 
@@ -485,6 +492,7 @@ def cached_snapshot(
             return _downloaded_snapshot(download)
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
             first_failure = hub_error(error)
+        # An earlier copy may stand in for the main branch, not for a revision that was asked for.
         may_use_cache = first_failure.lasting and revision is None
         if not may_use_cache:
             raise first_failure
@@ -546,6 +554,7 @@ def download_into(
             )
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
             raise hub_error(error) from None
+    # Sizes and digests that the hub lists, of the wanted files.
     expected_contents: dict[Path, FileContent] = {}
     names: set[str] = set()
     for name, hub_file in hub_files.items():
@@ -566,6 +575,7 @@ def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str
     from huggingface_hub.hf_api import RepoFile
 
     api = HfApi()
+    # A branch or a tag is looked up, so that all files are of one commit.
     commit = revision or ""
     if not _COMMIT.fullmatch(commit):
         commit = str(api.repo_info(id_, repo_type=kind, revision=revision).sha)
@@ -608,6 +618,7 @@ class FileContent(NamedTuple):
         has_other_size = self.size is not None and file.stat().st_size != self.size
         if has_other_size:
             return False
+        # The hub gives digests of large files only.
         is_digest_known = _SHA256.fullmatch(self.sha256) is not None
         if not is_digest_known:
             return True

@@ -115,6 +115,7 @@ def copy_tokenizer(
     _write_tokenizer_config(source, target, options)
     if options.prefix or options.append_eos:
         _add_prefix_and_end(source, tokenizer, end_token, options)
+        # Of the changed tokenizer, only the template is written: older libraries refuse the rest.
         fields = source.object(TOKENIZER)
         fields["post_processor"] = json.loads(tokenizer.to_str())["post_processor"]
         write_text(target / TOKENIZER, json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
@@ -185,7 +186,7 @@ def listed_modules(kinds: Sequence[str]) -> list[dict[str, object]]:
     modules: list[dict[str, object]] = []
     for index, kind in enumerate(kinds):
         path = f"{index}_{kind}"
-        if index == 0:
+        if index == 0:  # the first one's files are those of the model's folder
             path = ""
         module = {
             "idx": index,
@@ -202,6 +203,7 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
     config.architectures = ["Qwen3Model"]
     fields = json.loads(config.to_json_string(use_diff=False))
     fields["dtype"] = options.dtype
+    # Older releases of transformers read these two names.
     fields["torch_dtype"] = options.dtype
     fields["rope_theta"] = fields["rope_parameters"]["rope_theta"]
     write_json(folder / "config.json", fields, indent=2)

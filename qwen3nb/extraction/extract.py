@@ -167,6 +167,7 @@ def _other_tensors(source: ModelFolder, encoder: Mapping[str, str]) -> list[str]
         CheckpointError: tensors that belong to neither encoder nor decoder.
     """
     other_names = sorted(source.weights.tensors.keys() - set(encoder.values()))
+    # An export needs neither the decoder nor further copies of the embedding.
     names_of_decoder = ("model.decoder.", *EMBEDDINGS)
     unexpected = [name for name in other_names if not name.startswith(names_of_decoder)]
     if unexpected:

@@ -87,6 +87,7 @@ class _Graph:
         from onnx import TensorProto, helper
 
         self._add_encoder(*_INPUTS)
+        # Named dimensions may have any size.
         shape = ["batch", "sequence"]
         inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in _INPUTS]
         output_shape = [*shape, self._config["hidden_size"]]
@@ -108,24 +109,27 @@ class _Graph:
         bias = self._bias(mask)
         for index in range(self._config["num_hidden_layers"]):
             layer = f"layers.{index}."
+            # Attention and feed-forward are each added to their input (residual connections).
             normed = self._norm(states, f"{layer}input_layernorm")
             attended = self._attention(normed, layer, rotation, bias)
             states = self._op("Add", states, attended)
             normed = self._norm(states, f"{layer}post_attention_layernorm")
             states = self._op("Add", states, self._feed_forward(normed, layer))
         states = self._norm(states, "norm")
-        self._nodes.append(helper.make_node("Identity", [states], [_OUTPUT]))
+        self._nodes.append(helper.make_node("Identity", [states], [_OUTPUT]))  # names the output
 
     def _rotation(self, ids: str) -> tuple[str, str]:
         """Return cosine and sine (T, D) of the angle of every position and dimension."""
-        # Each pair of dimensions is rotated by an angle: position times frequency.
+        # Rotary positions (RoPE): a pair of dimensions is turned by position times frequency.
         pairs = self._config["head_dim"] // 2
         theta = self._config["rope_parameters"]["rope_theta"]
         frequencies = 1.0 / (theta ** (torch.arange(pairs).float() / pairs))
+        # The length is T, the second size of (B, T).
         length = self._op("Gather", self._op("Shape", ids), self._integers(1))
         positions = self._op("Range", self._integers(0), length, self._integers(1))
         positions = self._op("Cast", positions, to=_FLOAT32)
         column = self._op("Unsqueeze", positions, self._integers([1]))
+        # From positions (T, 1) and frequencies (D / 2) to angles (T, D / 2).
         angles = self._op("Mul", column, self._tensor("frequencies", frequencies))
         both_halves = self._op("Concat", angles, angles, axis=-1)
         return self._op("Cos", both_halves), self._op("Sin", both_halves)
@@ -149,6 +153,7 @@ class _Graph:
         query = self._heads(states, f"{layer}self_attn.q_proj", query_heads)
         key = self._heads(states, f"{layer}self_attn.k_proj", key_heads)
         value = self._heads(states, f"{layer}self_attn.v_proj", key_heads)
+        # Qwen3 normalises each head of queries and keys before the rotation.
         query = self._rotated(self._norm(query, f"{layer}self_attn.q_norm"), rotation)
         key = self._rotated(self._norm(key, f"{layer}self_attn.k_norm"), rotation)
         means = self._attended_values(query, key, value, bias)
@@ -164,6 +169,7 @@ class _Graph:
         size = self._config["head_dim"]
         # From (B, query heads, T, D) to a key head's queries one after the other.
         scaled_query = self._op("Mul", query, self._float(size**-0.5))
+        # In a shape of ONNX, 0 keeps the size as it was, and -1 takes what remains.
         grouped_query = self._reshaped(scaled_query, [0, key_heads, -1, size])
         scores = self._op("MatMul", grouped_query, self._transposed(key, [0, 1, 3, 2]))
         weights = self._op("Softmax", self._op("Add", scores, bias), axis=-1)
@@ -241,7 +247,7 @@ class _Graph:
         from onnx import numpy_helper
 
         key = (value.dtype.str, value.shape, value.tobytes())
-        if key in self._constants:
+        if key in self._constants:  # equal constants are stored once
             return self._constants[key]
         name = f"constant_{len(self._constants)}"
         self._constants[key] = name
@@ -263,7 +269,7 @@ class _Graph:
         if self._data is None:
             tensor.raw_data = content
         else:
-            bytes_to_next_page = -self._data.tell() % _PAGE
+            bytes_to_next_page = -self._data.tell() % _PAGE  # a page can be mapped into memory
             self._data.write(bytes(bytes_to_next_page))
             tensor.data_location = TensorProto.EXTERNAL
             tensor.external_data.add(key="location", value=_DATA_FILE)
@@ -284,6 +290,7 @@ def graph_states(file: Path) -> Callable[[Tensor, Tensor], Tensor]:
     def states(ids: Tensor, mask: Tensor) -> Tensor:
         batch_size, length = ids.shape
         positions = np.tile(np.arange(length), (batch_size, 1))
+        # Models differ in their inputs: each graph gets those that it names.
         known_inputs = {
             "input_ids": ids.numpy(),
             "attention_mask": mask.numpy(),
@@ -293,7 +300,7 @@ def graph_states(file: Path) -> Callable[[Tensor, Tensor], Tensor]:
         with refusing(file, f"expected a transformer with inputs such as {', '.join(_INPUTS)}"):
             inputs = {name: known_inputs[name] for name in graph.input_names}
             outputs = graph.run(inputs)
-            return torch.from_numpy(outputs[0])
+            return torch.from_numpy(outputs[0])  # the last hidden state
 
     return states
 

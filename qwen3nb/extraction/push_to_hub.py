@@ -54,7 +54,7 @@ def plan_push(folder: Path | str) -> dict[str, int]:
     sizes: dict[str, int] = {}
     problems: list[str] = []
     for file in sorted(folder.rglob("*")):
-        if file.is_dir() and not file.is_symlink():
+        if file.is_dir() and not file.is_symlink():  # a link is refused below
             continue
         name = file.relative_to(folder).as_posix()
         reason = _refusal(file, secrets)
@@ -85,6 +85,7 @@ def _refusal(file: Path, secrets: Secrets) -> str:
         return "a pickle, which can run code when it is loaded"
     if secrets.kinds(str(file)):
         return "its name holds a secret"
+    # Only text is searched; weights are not.
     if file.suffix.lower() not in _TEXT_SUFFIXES:
         return ""
     kinds = secrets.kinds(file.read_text(encoding="utf-8", errors="replace"))
@@ -113,7 +114,7 @@ def push(folder: Path | str, repository: str, *, private: bool = False) -> str:
     additions: list[CommitOperationAdd] = []
     for name in plan_push(folder):
         content: Path | bytes = folder / name
-        if name == PROVENANCE:
+        if name == PROVENANCE:  # without the path on this machine
             text = json.dumps(published(provenance), indent=2) + "\n"
             content = text.encode()
         additions.append(CommitOperationAdd(name, content))

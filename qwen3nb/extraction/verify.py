@@ -123,13 +123,14 @@ def verify_export(
     if options.dtype != "float32":
         dtype = getattr(torch, options.dtype)
         rounded_states = _source_states(source, embedding, inputs, config, dtype=dtype)
+    # States do not depend on the side of the padding, but for rounding: one side is enough.
     rounding = _largest_difference(exact_states["right"], rounded_states["right"])
     del exact_states  # they would stay in memory
     reference = Reference(source, config.vocab_size, inputs, rounded_states)
     model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
     comparison = _compare_export(model, reference)
     probe = _probe(model)
-    del model
+    del model  # two models are never in memory at once
     vector_difference = _compare_vectors(export, rounded_states["right"], options, origin=source)
     graph = None
     if (export / GRAPH).is_file():
@@ -160,11 +161,12 @@ def _inputs(tokenizer: Tokenizer, options: ExportOptions, *, vocabulary: int) ->
     encodings = tokenizer.encode_batch(list(TEXTS))
     inputs = [encoding.ids for encoding in encodings if encoding.ids]
     generator = torch.Generator().manual_seed(0)
+    # Random ids reach rows of the embedding that no text does.
     for length in _RANDOM_LENGTHS:
         random_ids = torch.randint(0, vocabulary, (length,), generator=generator)
         inputs.append(random_ids.tolist())
     last_id = vocabulary - 1
-    inputs.append([0, last_id])
+    inputs.append([0, last_id])  # the first and the last row of the embedding
     return inputs
 
 
@@ -204,6 +206,7 @@ def _source_model(
 ) -> Qwen3ForSeq2SeqLM:
     """Return the encoder-decoder with the encoder's weights, and a decoder without memory."""
     settings = {name: getattr(config, name) for name in _SETTINGS}
+    # The class of the encoder-decoder has other names for these two.
     settings["_head_dim"] = config.head_dim
     settings["rope_theta"] = config.rope_parameters["rope_theta"]
     with torch.device("meta"):  # takes no memory
@@ -228,6 +231,7 @@ def _encoder_weights(
         if name.startswith(("model.encoder.layers.", "model.encoder.norm.weight")):
             new_names[name] = name.removeprefix("model.encoder.")
     weights: dict[str, Tensor] = {}
+    # Rounded as in the export, but computed with in float32.
     for name, weight in source.weights.read_each(new_names):
         rounded = weight.to(dtype)
         weights[new_names[name]] = rounded.float()
@@ -261,8 +265,9 @@ def verify_graph(file: Path, reference: Reference) -> dict[str, object]:
     """
     name = f"{reference.source}: the ONNX graph"
     all_inputs = len(reference.inputs)
-    batch_sizes = [all_inputs, *_SMALL_BATCHES]
+    batch_sizes = [all_inputs, *_SMALL_BATCHES]  # all inputs at once, then in small batches
     comparison = _compare(graph_states(file), reference, name=name, batch_sizes=batch_sizes)
+    # Rounding grows with the states: the bound is relative to the largest, or to 1.
     largest_state = max(float(states.abs().max()) for states in reference.states["right"])
     relative_difference = comparison.difference / max(1.0, largest_state)
     _check_difference(name, relative_difference, MAX_RELATIVE_DIFFERENCE)
@@ -317,6 +322,7 @@ def _checked_leak(
     name: str,
 ) -> float:
     """Return how far the first state moves with the last token; refuse a model that is causal."""
+    # How the first state moves when only the last token changes: not at all in a causal model.
     leak = causal_leak(run, reference.vocabulary)
     if leak != 0:
         return leak
@@ -339,7 +345,7 @@ def _probe(model: PreTrainedModel) -> dict[str, object]:
     vocabulary = model.config.vocab_size
     # Any ids would do; these are in a vocabulary of any size, and differ in most.
     ids = [(11 * position + 5) % vocabulary for position in range(12)]
-    another_id = (ids[-1] + vocabulary // 2) % vocabulary
+    another_id = (ids[-1] + vocabulary // 2) % vocabulary  # replaces the last token
     states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
     mean_vector = torch.nn.functional.normalize(states.mean(0), dim=0)
     return {
@@ -357,9 +363,10 @@ def _compare_vectors(
     origin: object,
 ) -> float:
     """Return the largest difference of sentence-transformers' vectors from the pooled states."""
-    vectors = _pooled(states[: len(TEXTS)], options)
+    vectors = _pooled(states[: len(TEXTS)], options)  # the texts come first
     library_vectors = _vectors_of_sentence_transformers(export, origin=origin)
     difference = float((library_vectors.float() - vectors).abs().max())
+    # Rounding grows with the values, which are below 1 in vectors of length 1.
     bound = MAX_DIFFERENCE
     if not options.normalize:
         bound *= max(1.0, float(vectors.abs().max()))
