@@ -372,6 +372,7 @@ class TestCollection:
         yield f"{self.ordered} {self.skip_self}"
         for query in sorted(self.itself):
             yield f"{query}{_END_OF_ID}{sorted(self.itself[query])}{_END_OF_ENTRY}"
+        # Defaults add nothing, so that revisions from before these fields remain.
         if self.language not in ("", ENGLISH):
             yield self.language
         if self.relevance_threshold != 1:
@@ -396,6 +397,7 @@ def _by_id(place: str, values: Any) -> dict[str, object]:
     by_id: dict[str, object] = {}
     for name, value in value_of.items():
         by_id[checked_id(str(name), place=place)] = value
+    # Ids such as 1 and "1" differ, but are the same as text.
     if len(by_id) < len(value_of):
         duplicate = first_duplicate(map(str, value_of))
         raise DataError(f"{place}: duplicate id {duplicate!r:.60}")
@@ -454,7 +456,7 @@ def find_collections(spec: object) -> list[TestCollection]:
     if isinstance(spec, TestCollection):
         return [spec]
     if not isinstance(spec, str | Path):
-        return from_mteb(spec)
+        return from_mteb(spec)  # a task of MTEB
     folder = Path(spec).expanduser()
     if not folder.is_dir():
         return _of_task_name(str(spec))
@@ -462,6 +464,7 @@ def find_collections(spec: object) -> list[TestCollection]:
         return [_from_msmarco(folder)]
     if is_beir(folder):
         return [TestCollection.from_beir(folder)]
+    # A folder of BEIR folders, as of CQADupStack: one collection each, and a mean over them.
     group = folder_label(folder)
     collections: list[TestCollection] = []
     for part in group_folders(folder):
@@ -480,7 +483,7 @@ def _of_task_name(name: str) -> list[TestCollection]:
         import mteb
 
         return from_mteb(mteb.get_task(name))
-    except KeyError as error:
+    except KeyError as error:  # raised by both look-ups for an unknown name
         reason = str(error.args[0]).removeprefix("KeyError: ").rstrip(".")
         raise DataError(f"{name!r} is neither a folder nor an MTEB task ({reason})") from None
 
@@ -510,6 +513,7 @@ def from_mteb(task: Any) -> list[TestCollection]:
     """
     name = task.metadata.name
     collections: list[TestCollection] = []
+    # A task that aggregates others, such as CQADupstack, is a group of their collections.
     for part in getattr(task.metadata, "tasks", None) or []:
         for collection in from_mteb(part):
             collections.append(replace(collection, group=name))
@@ -520,7 +524,9 @@ def from_mteb(task: Any) -> list[TestCollection]:
     if not task.data_loaded:
         with local_data(task):
             load_data(task)
+    # Data of older tasks get the form that is read below.
     task.convert_v1_dataset_format_to_v2(num_proc=None)
+    # The only part of a task has the task's own name; of several, each is named by its part.
     is_whole = len(task.hf_subsets) == 1 and len(task.eval_splits) == 1
     for subset, split in product(task.hf_subsets, task.eval_splits):
         if is_whole:
@@ -563,6 +569,7 @@ def _of_subset(
         clusters=_clusters_of(task, queries),
         substitute=substitute_of(task),
     )
+    # As in MTEB, queries whose grades are all zero count, and score 0.
     return collection.checked(task.metadata.name, counted=irregularities, zeros=True)
 
 

@@ -115,7 +115,7 @@ def _read_qrels(
         checked_id(document, place=place)
         if document in grades and grades[document] != grade:
             conflicting += 1
-        grades[document] = grade
+        grades[document] = grade  # the last one counts, as in BEIR and MTEB
     return qrels, {CONFLICTING: conflicting}
 
 
@@ -128,6 +128,7 @@ def _judgement_rows(file: Path, columns: int) -> Iterator[tuple[int, tuple[str, 
     for number, fields in numbered_tsv_rows(file, columns):
         query = fields[0]
         document, grade = fields[-2:]  # the column that TREC has before them is not used
+        # A first row with "score" for a grade is a header.
         is_header = number == 1 and find_column([grade], GRADE) is not None
         if not is_header:
             yield number, (query, document, grade)
@@ -138,6 +139,7 @@ def split_of(folder: Path) -> str:
     qrels = folder / "qrels"
     splits: set[str] = set()
     if qrels.is_dir():
+        # The split of test.tsv and of test.tsv.gz is test; hidden files have none.
         splits = {file.name.split(".")[0] for file in qrels.glob("*")}
         splits.discard("")
     if "test" in splits or not splits:
@@ -171,17 +173,18 @@ def group_folders(folder: Path) -> list[Path]:
     """
     try:
         entries = sorted(folder.iterdir())
+        # Neither hidden files nor __MACOSX, which macOS adds to archives.
         visible = [entry for entry in entries if not entry.name.startswith((".", "__"))]
         folders = [entry for entry in visible if entry.is_dir()]
         incomplete = [part for part in folders if not _has_beir_file(part)]
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror})") from None
-    if len(incomplete) == len(folders):
+    if len(incomplete) == len(folders):  # there is no BEIR folder at all
         raise DataError(
             f"{folder}: expected a BEIR folder (corpus.jsonl), a folder of BEIR folders, or "
             "the MS MARCO dev set (queries.dev.small.tsv)"
         )
-    incomplete += _packed_parts(visible, folders)
+    incomplete += _packed_parts(visible, folders)  # archives that nobody unpacked
     if incomplete:
         raise DataError(
             f"{incomplete[0]}: no BEIR folder (corpus.jsonl, queries.jsonl, qrels/), beside "
@@ -233,6 +236,7 @@ def read_msmarco(folder: Path) -> CollectionFiles:
     else:
         corpus_file = required(folder, "collection.tsv")
         documents = _values_by_id(corpus_file, numbered_tsv_rows(corpus_file, 2))
+    # The lines of top1000.dev are in no order; a run gives the ranks.
     run_file = variant(folder, "run.dev.small.tsv", "run.dev.small.trec")
     has_order = run_file is not None
     if run_file is not None:
@@ -246,6 +250,7 @@ def _read_top_1000(file: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
     candidates: dict[str, list[str]] = {}
     for number, (query, document, _, passage) in numbered_tsv_rows(file, 4):
         candidates.setdefault(query, []).append(document)
+        # A passage is repeated for each query that it is a candidate of.
         earlier_passage = documents.setdefault(document, passage)
         if passage != earlier_passage:
             raise DataError(f"{file}:{number}: document {document!r:.60} has another text before")

@@ -45,6 +45,7 @@ def documents_of_themselves(
         is_itself = _is_text_after_title(plain_text(documents[document]), query_text)
         if not is_itself:
             continue
+        # A judged document stays in the ranking: its judgement counts.
         is_judged = document in qrels.get(query, {})
         if is_judged:
             queries_with_judged_copy.add(query)
@@ -96,12 +97,14 @@ def with_copies(clusters: Mapping[str, str], queries: Mapping[str, str]) -> dict
     {'q1': 'q1', 'q2': 'q1', 'q3': 'q3'}
     """
     cluster_of = {query: clusters.get(query, query) for query in queries}
-    merged_into: dict[str, str] = {}  # clusters that became a part of an earlier one
+    # Union-find: a cluster that became a part of an earlier one points to it.
+    merged_into: dict[str, str] = {}
     cluster_by_text: dict[str, str] = {}
     for query, text in queries.items():
         plain = plain_text(text)
         if not plain:
             continue
+        # The first query with a text decides; clusters of its copies are merged into its cluster.
         cluster = _final_cluster(cluster_of[query], merged_into)
         cluster_of_copy = cluster_by_text.setdefault(plain, cluster)
         earlier_cluster = _final_cluster(cluster_of_copy, merged_into)

@@ -83,6 +83,7 @@ def find_column(columns: Iterable[str], names: Sequence[str]) -> str | None:
     >>> find_column(["Word 1", "Word 2", "Human (mean)"], GOLD)
     'Human (mean)'
     """
+    # "Human (mean)" and "human_mean" are the same by their letters: humanmean.
     column_by_letters: dict[str, str] = {}
     for column in columns:
         column_by_letters.setdefault(_only_letters(column), column)
@@ -120,7 +121,7 @@ def texts_by_id(data: object, *, what: str) -> dict[str, object]:
         text_column = required_column(columns, (*TEXT, *TITLE), place=what)
     texts: dict[str, object] = {}
     for number, row in enumerate(rows, start=1):
-        name = str(number - 1)
+        name = str(number - 1)  # its position, unless there is a column of ids
         if id_column is not None:
             if id_column not in row:
                 raise DataError(f"{what}:{number}: no value in the column {id_column!r} of ids")
@@ -159,7 +160,7 @@ def grades_by_query(data: object, *, what: str) -> dict[str, dict[str, object]]:
                 raise DataError(f"{what}:{number}: no value in the column {column!r}")
         query = str(row[query_column])
         document = str(row[document_column])
-        grade: object = 1
+        grade: object = 1  # without grades, each row is a relevant document
         if grade_column is not None:
             grade = row[grade_column]
         grades.setdefault(query, {})[document] = grade
@@ -234,7 +235,7 @@ def _plain(value: object) -> object:
         return str(value)
     if isinstance(value, float) and math.isnan(value):
         return None
-    if type(value).__name__ in _MISSING:
+    if type(value).__name__ in _MISSING:  # NA and NaT of pandas
         return None
     if isinstance(value, date):
         return value.isoformat()

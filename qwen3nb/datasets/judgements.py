@@ -34,7 +34,7 @@ def read_grade(value: object, *, place: str) -> int:
     2
     """
     number = stated_number(value)
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic):  # a number of NumPy
         number = stated_number(value.item())
     if number is None or not number.is_integer():
         raise DataError(f"{place}: expected a whole number as grade; got {value!r:.60}")
@@ -74,6 +74,7 @@ def shared_documents(qrels: Qrels) -> dict[str, str]:
     clusters: dict[str, str] = {}
     for query, grades in qrels.items():
         relevant = [document for document, grade in grades.items() if grade > 0]
+        # With several or no answers, a query belongs to no single cluster.
         if len(relevant) != 1:
             return {}
         clusters[query] = relevant[0]

@@ -121,6 +121,7 @@ def changed_files(folder: Path) -> list[str]:
 
 def _copied_files(folder: Path) -> dict[str, Path]:
     """Return all files of a copy by name, following links, except the note and files of the hub."""
+    # Our note, and what the hub's client keeps in .cache, are not of the data set.
     not_copied = {folder / NOTE, folder / ".cache"}
     files: list[Path] = []
     for parent, _, names in os.walk(folder, followlinks=True):
@@ -187,9 +188,9 @@ def is_prepared(task: Any) -> bool:
         return True
     folder = mirrored(path)
     if folder is None:
-        name_in_cache = path.replace("/", "___")
+        name_in_cache = path.replace("/", "___")  # acme/data is in acme___data
     else:
-        name_in_cache = _revision_by_content(folder)
+        name_in_cache = _revision_by_content(folder)  # see local_data
     return Path(datasets.config.HF_DATASETS_CACHE, name_in_cache).is_dir()
 
 
@@ -214,6 +215,7 @@ def local_data(task: Any) -> Iterator[None]:
 
     local_copy = {"path": str(folder), "revision": data_revision(task)}
     cache = Path(datasets.config.HF_DATASETS_CACHE, _revision_by_content(folder))
+    # The task mostly shares the metadata of its class, but may have a copy.
     with ExitStack() as changes:
         changes.enter_context(_changed_items(data_of_class, local_copy))
         if data_of_task is not data_of_class:
@@ -254,7 +256,7 @@ def load_data(task: Any) -> None:
     if path.startswith(_BUILT_IN):
         task.load_data()
         return
-    is_local = Path(path).is_dir()
+    is_local = Path(path).is_dir()  # local_data has put a folder in place of the id
     if is_local:
         _warn_if_changed(Path(path), task.metadata.name)
     try:
@@ -268,7 +270,7 @@ def load_data(task: Any) -> None:
 
 def _warn_if_changed(folder: Path, task_name: str) -> None:
     """Warn of a copy that has changed since it was fetched."""
-    if _note_of_unchanged(folder) is not None:
+    if _note_of_unchanged(folder) is not None:  # exactly as noted
         return
     changed = changed_files(folder)
     if changed:
@@ -283,6 +285,7 @@ def _warn_if_changed(folder: Path, task_name: str) -> None:
 
 def _check_revision(data: Any, revision: str) -> None:
     """Raise if data have another revision: the library falls back on its cache."""
+    # Data are nested by subset and split.
     if isinstance(data, dict):
         for split in data.values():
             _check_revision(split, revision)
@@ -333,6 +336,7 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
     """List the data sets and models that tasks (MTEB objects) and models need, each once."""
     single_needs: list[Need] = []
     for task in tasks:
+        # A task that aggregates others has them in its metadata.
         for part in getattr(task.metadata, "tasks", None) or [task]:
             data = part.metadata.dataset
             id_ = data["path"]
@@ -341,6 +345,7 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
                 names = (part.metadata.name,)
                 single_needs.append(Need("dataset", id_, data.get("revision"), names))
     for source in models:
+        # A fusion of several models has parts.
         for part in source.parts or (source,):
             if part.on_hub and part.id is not None:
                 single_needs.append(Need("model", part.id, part.revision, (source.spec,)))
@@ -399,6 +404,7 @@ def missing(
     for need in requirements:
         if not is_filled(need.id) and not _in_hub_cache(need):
             not_stored.append(need)
+    # The hub is asked last, and only if something is not stored.
     is_reachable = reachable or hub_reachable
     if not_stored and not is_reachable():
         return not_stored
@@ -441,7 +447,7 @@ def missing_error(
         f"the hub's cache, and {problem}:"
     ]
     for need in unavailable:
-        users = ", ".join(need.used_by[:3])
+        users = ", ".join(need.used_by[:3])  # three are enough as examples
         lines.append(f"  {need.kind:8} {need.id:45} for {users}")
     options = command.strip() or _fetch_options(unavailable)
     lines.append(f"Fetch them on a connected machine: `qwen3nb fetch {options} --mirror {target}`")
@@ -469,12 +475,14 @@ def _in_hub_cache(need: Need) -> bool:
     import datasets
     from huggingface_hub import constants
 
-    revision = need.revision or "*"
+    revision = need.revision or "*"  # any, if none is pinned
     if need.kind == "dataset":
         cache = Path(datasets.config.HF_DATASETS_CACHE)
+        # Such as acme___data/default/0.0.0/COMMIT.
         pattern = f"{need.id.replace('/', '___')}/*/*/{revision}"
     else:
         cache = Path(constants.HF_HUB_CACHE)
+        # Such as models--acme--e5/snapshots/COMMIT.
         pattern = f"models--{need.id.replace('/', '--')}/snapshots/{revision}"
     return any(folder.is_dir() for folder in cache.expanduser().glob(pattern))
 
@@ -502,7 +510,7 @@ def fetch_all(
     with hub_session():
         for need in requirements:
             if is_hub_unusable and not _is_fetched(need, mirror):
-                failures[need.id] = ""
+                failures[need.id] = ""  # not tried
                 continue
             try:
                 fetch(need, mirror, say=say)
@@ -576,7 +584,7 @@ def _download(need: Need, folder: Path, mirror: Path) -> set[str]:
 
 def _check_only_hub_files(folder: Path, names: set[str]) -> None:
     """Refuse a folder that `fetch` did not write, with files that the hub does not have."""
-    if _fetched_note(folder) is not None:
+    if _fetched_note(folder) is not None:  # fetched before, so it may be replaced
         return
     foreign_files = _copied_files(folder).keys() - names
     if foreign_files:
@@ -605,7 +613,7 @@ def sizes(
                 megabytes = sum(file.size for file in files.values()) / 1e6
                 size = f"{megabytes:,.1f} MB"
             except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
-                if not has_failed:
+                if not has_failed:  # one reason is enough
                     say(f"{need.id}: {hub_reason(error)}")
                 has_failed = True
             size_of_need.append((need, size))

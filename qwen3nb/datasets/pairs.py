@@ -81,6 +81,7 @@ def _pairs_of(source: object, of: str) -> Iterator[PlacedPair]:
         return
     file = Path(source)
     file_format = find_format(file)
+    # Separated cells may lack a header; other formats have names of columns.
     if file_format is None or isinstance(file_format, SeparatedValues):
         yield from _pairs_of_cells(file)
     else:
@@ -120,7 +121,7 @@ def _pairs_of_cells(file: Path) -> Iterator[PlacedPair]:
     header = [cell.strip() for cell in first_cells]
     columns = [find_column(header, names) for names in (FIRST, SECOND, GOLD)]
     positions = [header.index(column) for column in columns if column is not None]
-    if len(positions) == len(columns):
+    if len(positions) == len(columns):  # the header names all three
         yield from _pairs_in_columns(file, lines, positions)
     else:
         yield from _pairs_in_three_columns(file, lines)
@@ -145,6 +146,7 @@ def _pairs_in_columns(
 
 def _pairs_in_three_columns(file: Path, lines: Sequence[NumberedCells]) -> Iterator[PlacedPair]:
     """Yield two texts and a score of each line; the first line may be a header."""
+    # All lines are checked before the first pair is yielded.
     for number, cells in lines:
         if len(cells) != len(_NAMES):
             raise DataError(
@@ -163,6 +165,7 @@ def _separated(file: Path) -> Iterator[NumberedCells]:
 
     In a text file, as in most published sets of word pairs, quotes are ordinary characters.
     """
+    # In .txt and .tab files, quotes are characters like any other.
     has_quotes = _PLAIN_TEXT.isdisjoint(file.suffixes)
     if has_quotes:
         yield from csv_rows(file)
@@ -204,11 +207,11 @@ def load_analogies(file: Path | str) -> list[Analogy]:
     analogies: list[Analogy] = []
     for number, line in numbered_lines(file):
         words = line.split()
-        if not words or words[0].startswith(":"):
+        if not words or words[0].startswith(":"):  # as in ": capital-common-countries"
             continue
         if len(words) != 4:
             raise DataError(f"{file}:{number}: expected four words; got {len(words)}")
-        a, b, c, d = words
+        a, b, c, d = words  # as in "Athens Greece Oslo Norway"
         analogies.append((a, b, c, d))
     if not analogies:
         raise DataError(f"{file}: no questions")

@@ -127,6 +127,7 @@ def numbered_lines(file: Path, *, byte_limit: int | None = None) -> Iterator[tup
         if packing:
             origin = f" unpacked from {file.stat().st_size:,} bytes"
             limit_of_file = unpacked_limit(file)
+            # The stricter of two limits holds.
             if byte_limit is None or byte_limit > limit_of_file:
                 byte_limit = limit_of_file
         with open_unpacked(file, packing) as raw:
@@ -158,7 +159,7 @@ def stream_lines(
     if byte_limit is not None:
         most_bytes = size_limit(byte_limit)
     size = 0
-    for number, line in enumerate(iter(read_line, b""), start=1):
+    for number, line in enumerate(iter(read_line, b""), start=1):  # b"" is the end
         size += len(line)
         if len(line) > longest_with_end:
             raise DataError(f"{place}:{number}: the line is longer than {raised_limit(longest)}")
@@ -195,7 +196,7 @@ def read_text(file: Path, *, byte_limit: int) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = content.count(b"\n", 0, error.start) + 1  # of the first invalid byte
         raise DataError(f"{file}:{line}: cannot be read (not UTF-8: {error.reason})") from None
 
 
@@ -239,6 +240,7 @@ def checked_rows(
     for number, row in rows:
         for name, kind in fields.items():
             value = row.get(name)
+            # In Python, True is an integer, too.
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise DataError(
                     f"{place}:{number}: field {name!r} is {value!r:.60}; expected "
@@ -354,7 +356,7 @@ def finite_number(value: object) -> float | None:
         return None
     try:
         number = float(value)
-    except OverflowError:
+    except OverflowError:  # an integer above 1.8e308
         return None
     if not math.isfinite(number):
         return None
@@ -371,6 +373,7 @@ def stated_number(value: object) -> float | None:
     """
     if not isinstance(value, str):
         return finite_number(value)
+    # float() also reads "1_000" and digits of other scripts.
     if not value.isascii() or "_" in value:
         return None
     try:
@@ -413,7 +416,7 @@ def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:
         try:
             objects.append(json_object(line, place=f"{file}:{number}", nan=True))
         except DataError:
-            if number < len(lines):
+            if number < len(lines):  # only the last line may be cut off, by a crash
                 raise
             notes.append(f"{file.name}:{number}: truncated, left out")
     return objects, notes
