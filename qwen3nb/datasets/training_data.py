@@ -57,7 +57,7 @@ class TrainingData:
         for kind, count in sorted(self.without_text.items()):
             if count:
                 not_read.append(f"{count:,} {kind}")
-        if self.about:
+        if self.about:  # such as README.md
             names = sorted({file.name for file in self.about})
             not_read.append(f"{len(self.about):,} about the data ({listed(names)})")
         if not not_read:
@@ -210,6 +210,7 @@ def _missing_parts(files: Iterable[Path]) -> list[str]:
     numbers_by_series: dict[_Series, set[int]] = {}
     for file in files:
         match = _NUMBERED.fullmatch(file.name)
+        # Such as train-00001-of-00003.parquet, one of a series of three.
         if match is not None:
             series = _Series(file.parent, match["start"], match["count"], match["end"])
             numbers_by_series.setdefault(series, set()).add(int(match["number"]))
@@ -261,15 +262,17 @@ def source_texts(source: Source, data: TrainingData) -> Iterator[tuple[int, str]
             if text.strip():
                 data.texts += 1
             yield number, text
+            # As one may also read it: without markup, or with words joined that a line end breaks.
             for reading in other_readings(text):
                 yield number, reading
-        for words in lists_of_words(value):
+        for words in lists_of_words(value):  # one text of each list
             yield number, words
     if rows_read > 0 and strings_read == 0:
         raise DataError(
             f"{source.place}: {rows_read:,} rows without a text; if they are numbers of tokens, "
             "give the texts"
         )
+    # Nothing was read, and nothing was found that cannot be read: the source is empty.
     has_noted_nothing = data.without_text.total() == notes_before
     if rows_read == 0 and has_noted_nothing:
         data.without_text[EMPTY] += 1

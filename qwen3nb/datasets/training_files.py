@@ -118,6 +118,7 @@ class OpenedFile:
             with closing(self.stream()) as raw:
                 utf8 = raw
                 if encoding:
+                    # Only its readline is needed.
                     utf8 = cast(IO[bytes], _Recoded(raw, encoding))
                 yield from rows.stream_lines(utf8, place=self.place, byte_limit=byte_limit)
         except (*DAMAGED, UnicodeError) as error:
@@ -206,6 +207,7 @@ def _reader_of(name: str, opened: OpenedFile) -> Reader | None:
     """
     head_as_utf8 = opened.head()
     encoding = _encoding(head_as_utf8)
+    # Types of files are recognised by their bytes in UTF-8, whatever the encoding.
     if encoding:
         text = head_as_utf8.decode(encoding, errors="ignore")  # the head may end in a character
         head_as_utf8 = text.encode("utf-8", errors="ignore")
@@ -233,11 +235,12 @@ def _reader_by_content(head: bytes) -> Reader | None:
         return _read_parquet
     if head.startswith((_SIGNATURE_OF_ARROW, _START_OF_ARROW_STREAM)):
         return _read_arrow
-    is_tar = head[257:].startswith(b"ustar")
+    is_tar = head[257:].startswith(b"ustar")  # where tar has its signature
     if is_tar or head.startswith(_SIGNATURE_OF_ZIP):
         return _read_archive
-    if head.startswith(_SIGNATURE_OF_PDF) or not _is_text(head):
+    if head.startswith(_SIGNATURE_OF_PDF) or not _is_text(head):  # a PDF may look like text
         return None
+    # Without a byte order mark and blank lines.
     first_line = head.lstrip(b"\xef\xbb\xbf \r\n").partition(b"\n")[0]
     is_json = first_line.startswith((b"{", b"[", b'"'))
     if is_json:
@@ -279,6 +282,7 @@ def _has_a_value_per_line(opened: OpenedFile) -> bool:
     first_lines = list(islice(lines, 2))
     if len(first_lines) < 2:
         return False
+    # The first line of a document, such as "{", is not JSON by itself.
     try:
         parse_json(first_lines[0], nan=True)
     except ValueError:
@@ -328,6 +332,7 @@ def _read_text(opened: OpenedFile) -> Iterator[NumberedValue]:
     number = 0
     for number, line in opened.lines():
         yield number, line
+        # A paragraph is also one text, as its sentences may go over several lines.
         is_blank = not line.strip()
         is_long = sum(map(len, paragraph)) > _LONG_PARAGRAPH
         is_complete = is_blank or is_long
@@ -403,6 +408,7 @@ def _read_arrow(opened: OpenedFile) -> Iterator[NumberedValue]:
     try:
         schema, batches = _arrow_batches(opened.seekable())
         may_have_text = any(map(_may_hold_text, schema.types))
+        # The library datasets keeps the numbers of rows that were drawn or sorted in such a file.
         is_index = schema.names == ["indices"] and not may_have_text
         if is_index:  # of rows that were drawn or sorted
             opened.notes[INDICES] += 1
@@ -424,6 +430,7 @@ def _arrow_batches(source: str | IO[bytes]) -> tuple[pa.Schema, Iterable[pa.Reco
         content = pa.OSFile(source)
     else:
         content = pa.BufferReader(source.read())
+    # A file begins with a signature, a stream does not.
     is_stream = content.read(len(_SIGNATURE_OF_ARROW)) != _SIGNATURE_OF_ARROW
     content.seek(0)
     if is_stream:
@@ -460,11 +467,11 @@ def _may_hold_text(data_type: pa.DataType) -> bool:
     """Return whether an Arrow type has texts or bytes at some depth."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(data_type):
+    if pa.types.is_dictionary(data_type):  # categories, stored as numbers
         return _may_hold_text(data_type.value_type)
-    if isinstance(data_type, pa.BaseExtensionType):
+    if isinstance(data_type, pa.BaseExtensionType):  # a named type on top of another
         return _may_hold_text(data_type.storage_type)
-    if data_type.num_fields:
+    if data_type.num_fields:  # lists and structures
         fields = [data_type.field(number) for number in range(data_type.num_fields)]
         return any(_may_hold_text(field.type) for field in fields)
     name = str(data_type)  # such as ``large_string``
@@ -482,6 +489,7 @@ def _texts_of(array: Any) -> Iterator[object]:
         return _texts_of(array.storage)
     is_list = types.is_list(data_type) or types.is_large_list(data_type)
     if is_list:
+        # Lists of words, as data for taggers have, are also read as one text.
         elements = array.flatten()
         return _with_words_joined(_texts_of(elements))
     if types.is_struct(data_type):
@@ -516,6 +524,7 @@ def _read_archive(opened: OpenedFile) -> Iterator[NumberedValue]:
             opened.notes[MEDIA] += 1
         if is_media or is_about_data:
             continue
+        # A file in the archive may itself be compressed.
         packing = compression(Path(name)) or compression_of(content[:_BYTES_OF_SIGNATURE])
         member = OpenedFile(content, place, packing, opened.notes)
         reader = _reader_of(name, member)
@@ -539,6 +548,7 @@ def _members(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
 
 
 def _members_of_tar(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
+    # The mode "r|" reads from start to end, without seeking.
     with closing(opened.stream()) as raw, tarfile.open(fileobj=raw, mode="r|") as archive:
         for member in archive:
             place = f"{opened.place}:{member.name}"
@@ -554,6 +564,7 @@ def _members_of_tar(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
 
 def _members_of_zip(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(opened.seekable()) as archive:
+        # Documents of office programs are zip archives, too.
         names = archive.namelist()
         if any(marker in names for marker in _MARKERS_OF_OFFICE):
             raise DataError(f"{opened.place}: an office document; save it as CSV or text")

@@ -36,6 +36,7 @@ def strings_of(value: object, notes: Counter[str] | None = None) -> Iterator[str
                 notes[NO_TEXT] += 1
     elif isinstance(value, Mapping):
         for name, inner_value in value.items():
+            # A key may be a text itself, such as "how are you".
             if _is_text_not_field(name):
                 yield name
             yield from strings_of(inner_value, notes)
@@ -53,6 +54,7 @@ def other_readings(text: str) -> Iterator[str]:
     """Yield a text without broken words, without its markup, and the strings of JSON in it."""
     whole_words = text
     if _may_have_broken_words(text) and _WORD_BREAK.search(text):
+        # "ex-\nample" becomes "example".
         whole_words = _WORD_BREAK.sub("", text)
         yield whole_words
     may_have_markup = "<" in whole_words or "&" in whole_words  # faster than a search

@@ -86,6 +86,7 @@ def _encoded_queries(
             scores = _without_ties(scores)
         lines: list[str] = []
         for rank, (document, score) in enumerate(zip(ranked, scores, strict=True), start=1):
+            # The columns of TREC: query, Q0 (unused), document, rank, score, tag.
             lines.append(f"{query} Q0 {document} {rank} {score!r} {tag}\n")
         yield "".join(lines).encode("utf-8")
 
@@ -97,7 +98,7 @@ def _without_ties(scores: list[float]) -> list[float]:
     [2.0, 1.0, 0.9999999403953552, 0.5]
     """
     rounded_scores = _as_float32(np.asarray(scores, dtype=np.float64))
-    if np.all(rounded_scores[1:] < rounded_scores[:-1]):
+    if np.all(rounded_scores[1:] < rounded_scores[:-1]):  # each is lower than the one before
         return scores
     lowered: list[float] = []
     previous = np.float32(np.inf)
@@ -128,6 +129,7 @@ def qrels_bytes(file: Path, qrels: Qrels) -> bytes:
 
 
 def _check_ids(file: Path, names: list[str]) -> None:
+    # One search for all ids is much faster than one for each.
     if all(names) and not _BLANK.search("".join(names)):
         return
     for name in names:
@@ -224,6 +226,7 @@ def _with_ties_by_rank(run: RunArrays, ranks: Ranks) -> tuple[RunArrays, int]:
         ties = _repetitions(rounded_scores[part])
         if ties == 0:
             continue
+        # Equal ranks order nothing: those ties stay, and are counted.
         has_equal_ranks = _repetitions(ranks[part]) > 0
         if has_equal_ranks:
             other_ties += ties
@@ -232,6 +235,7 @@ def _with_ties_by_rank(run: RunArrays, ranks: Ranks) -> tuple[RunArrays, int]:
         # As trec_eval orders them: by score, then by id, both descending.
         by_score = np.lexsort((run.documents[part], rounded_scores[part]))[::-1]
         if not np.array_equal(by_rank, by_score):
+            # Tied scores are lowered a little, so that scores alone give the order of the ranks.
             ranked_scores = run.scores[part][by_rank].tolist()
             new_scores[part][by_rank] = _without_ties(ranked_scores)
     return replace(run, scores=new_scores), other_ties

@@ -121,6 +121,7 @@ class TextTemplate:
             end_of_field = match.end()
         after = text[end_of_field:]
         literal_text += after
+        # A brace outside of the fields is a mistake in the template.
         if not parts or "{" in literal_text or "}" in literal_text:
             raise DataError(
                 f"text template {text!r}: expected text with names of fields in braces, as in "
@@ -133,6 +134,7 @@ class TextTemplate:
         text = ""
         for part in self.parts:
             value = values.get(part.name, "").strip()
+            # An empty field is left out with the text before it.
             if not value:
                 continue
             if text:

@@ -188,7 +188,7 @@ class _Database(Format):
         selection = ", ".join(map(_quoted, columns))
         source = f"{_quoted(schema)}.{_quoted(name)}"
         cursor = database.execute(f"SELECT {selection} FROM {source}")  # noqa: S608
-        rows = iter(cursor.fetchone, None)
+        rows = iter(cursor.fetchone, None)  # None is the end
         for number, values in enumerate(rows, start=1):
             yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
 
@@ -209,6 +209,7 @@ class _Database(Format):
                 return tables[0]
             problem = "expected one table, or the name of one"
         else:
+            # A table "docs" may also be called "main.docs".
             short_name = table.removeprefix(f"{self.main_schema}.")
             for known_name in (table, short_name):
                 if known_name in tables:
@@ -237,7 +238,7 @@ class Sqlite(_Database):
         try:
             with closing(sqlite3.connect(address, uri=True)) as database:
                 database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
-                database.execute("PRAGMA trusted_schema = OFF")
+                database.execute("PRAGMA trusted_schema = OFF")  # no functions of the file's own
                 yield from self.selected_rows(file, database, request)
         except sqlite3.Error as error:
             raise DataError(f"{file}: SQLite: {printable(str(error))}") from None
@@ -279,6 +280,7 @@ class DuckDb(_Database):
         try:
             connection = duckdb.connect(str(file), read_only=True, config=self.options)
             with closing(connection) as database:
+                # From here on, the options that keep it from other files cannot be changed.
                 database.execute("SET lock_configuration = true")
                 yield from self.selected_rows(file, database, request)
         except duckdb.Error as error:
@@ -309,7 +311,7 @@ def rows_of_file(file: Path, request: RowRequest) -> Iterator[PlacedRow]:
     if file_format is None:
         raise DataError(f"{file}: expected {_names_of_formats(FORMATS)}")
     for place, row in file_format.rows(file, request):
-        if file_format.is_table:
+        if file_format.is_table:  # objects may lack a field, a table has its columns in all rows
             _check_columns(place, row, request.columns)
         yield place, row
 

@@ -70,7 +70,7 @@ def _queries_of_judgements(rows: Iterator[PlacedRow], file: Path) -> list[dict[s
     for place, row in rows:
         columns = list(row)
         text_column = required_column(columns, _TEXT, place=f"{file}:1")
-        columns.remove(text_column)
+        columns.remove(text_column)  # a column has one meaning only
         document_column = required_column(columns, _DOCUMENT, place=f"{file}:1")
         grade_column = required_column(columns, GRADE, place=f"{file}:1")
         grades = grades_by_query.setdefault(_cell(row[text_column]), {})
@@ -117,13 +117,14 @@ def with_our_names(queries: Sequence[object]) -> list[object]:
 def _query_with_our_names(query: Mapping[str, object], number: int) -> dict[str, object]:
     """Return the fields of a query, those that are known under our names, before the others."""
     other_fields = dict(query)
-    our_fields: dict[str, object] = {"id": f"q{number}"}
+    our_fields: dict[str, object] = {"id": f"q{number}"}  # unless it has an id
     id_column = find_column(other_fields, _ID)
     if id_column is not None:
         our_fields["id"] = _text_of_number(other_fields.pop(id_column))
     text_column = find_column(other_fields, _TEXT)
     if text_column is not None:
         our_fields["query"] = other_fields.pop(text_column)
+    # Judgements under our names stay as they are.
     has_our_judgements = any(name in other_fields for name in _OUR_JUDGEMENTS)
     judgements_column = find_column(other_fields, _JUDGEMENTS)
     if judgements_column is not None and not has_our_judgements:
@@ -134,15 +135,17 @@ def _query_with_our_names(query: Mapping[str, object], number: int) -> dict[str,
 
 def _judgements_with_our_names(column: str, value: object) -> dict[str, object]:
     """Return grades per document, or a list of relevant documents, under our names."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping):  # {"doc": 3}
         return {"relevance_grades": dict(value)}
-    if isinstance(value, str):
+    if isinstance(value, str):  # a single document
         return {"expected": [value]}
+    # What is not understood stays as it is, and is refused later.
     if not isinstance(value, list | tuple):
         return {column: value}
     are_objects = all(isinstance(document, Mapping) for document in value)
     if not are_objects:
         return {"expected": [_text_of_number(document) for document in value]}
+    # Such as [{"doc": "b", "grade": 3}].
     documents: list[str] = []
     grades: dict[str, object] = {}
     for fields in value:

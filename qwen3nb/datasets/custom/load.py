@@ -224,6 +224,7 @@ def _counts(
     # Their relevant documents are missing, or else they would not be dropped.
     unwinnable = [query for query in dropped if highest_grade(query.grades) >= threshold]
     counts[UNWINNABLE] = len(unwinnable)
+    # All others have judgements, but none of the threshold or above.
     counts[UNANSWERABLE] = len(dropped) - counts[UNJUDGED] - len(unwinnable)
     return counts
 
@@ -257,11 +258,12 @@ def _notes_on_queries(
     """Yield a line for each query that is dropped or whose list contradicts its grades."""
     for query in queries.queries:
         place = f"{queries.file.name}: query {query.id!r}"
-        judged_documents = dict.fromkeys([*query.grades, *query.expected])
+        judged_documents = dict.fromkeys([*query.grades, *query.expected])  # each once, in order
         unknown = [document for document in judged_documents if document not in documents]
         if unknown:
             yield f"{place}: not among the documents, ignored: {listed(unknown)}"
         relevant = {document for document, grade in query.grades.items() if grade >= threshold}
+        # The expected list should name the relevant documents; if it does not, the grades count.
         in_one_only = sorted(relevant.symmetric_difference(query.expected))
         if query.expected and in_one_only:
             yield f"{place}: the grades count, not the expected list: {listed(in_one_only)}"
@@ -304,6 +306,7 @@ def _add_star_boost(boosts: Boosts, documents: Documents, settings: ScoringSetti
     gain = settings.star_boost_coefficient
     boosts.recipe["star_boost_coefficient"] = gain
     for document, count in documents.stars.items():
+        # A million stars, of magnitude 6, give the whole gain.
         magnitude = math.log10((count or 0) + 1)
         boosts.factors[document] *= 1.0 + gain * magnitude / 6.0
     uncounted = sum(count is None for count in documents.stars.values())
@@ -324,6 +327,7 @@ def _add_recency(
     boosts.recipe["recency_days"] = oldest
     boosts.recipe["date"] = reference_date.isoformat()
     for document, day in documents.updated.items():
+        # After recency_days without a change, the loss is complete.
         share_of_loss = min(1.0, _age(day, reference_date, oldest) / oldest)
         boosts.factors[document] *= 1.0 - loss * share_of_loss
     boosts.notes += _notes_on_dates(documents, reference_date)

@@ -227,6 +227,7 @@ def model_entry(model: Any, file: QueryFile) -> Any:
         if text in (entry.label, entry.name):
             return entry
     label, _, spec = text.partition("=")
+    # Such as small=intfloat/e5-small-v2, unless it is the name of a file.
     has_label = spec != "" and _NAME.fullmatch(label) is not None
     if has_label and not Path(text).exists():
         return ModelEntry(label, spec, label=label)
@@ -253,6 +254,7 @@ def _tables(file: Path) -> dict[str, object]:
     """Return the tables of a file, unchecked."""
     is_toml = plain_suffix(file) == ".toml"
     if not is_toml:
+        # A database is recognised by its content, other formats by their suffix.
         file_format = find_format(file)
         if file_format is not None:
             return read_golden_set(file, file_format, byte_limit=MOST)
@@ -290,12 +292,12 @@ def _model(name: str, table: _ModelTable, file: Path) -> ModelEntry:
     Raises:
         DataError: it is not on this machine. A file of data must not send data.
     """
-    is_path = table.model_id.startswith(_RELATIVE)
+    is_path = table.model_id.startswith(_RELATIVE)  # begins with ./ or ../
     parts = [table.model_id]
     if not is_path:  # of a fusion; in a path, a plus sign is part of the name
         parts = table.model_id.split("+")
     for part in parts:
-        if _SERVER.search(part):
+        if _SERVER.search(part):  # such as api:https://host#model
             raise DataError(
                 f"{file}: models.{name}.model_id: a query file cannot name a server, which would "
                 f"get your documents; name it on the command line: --model {name}=api:URL#MODEL"

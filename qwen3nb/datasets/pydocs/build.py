@@ -116,7 +116,7 @@ class PyDocs:
                     if name in self._by_name:
                         grades[name] = RELATED
             for entry in answers:
-                grades[entry.name] = OWN
+                grades[entry.name] = OWN  # last, so that the higher grade stays
             qrels[query] = grades
         return qrels
 
@@ -144,6 +144,7 @@ class PyDocs:
 
         Raises ValueError if the queries have more judged documents.
         """
+        # In the order of the hashes of their names: arbitrary, but stable.
         drawn_queries = sorted(self.query_names, key=_shuffled)[:queries]
         judged: set[str] = set()
         for query in drawn_queries:
@@ -230,7 +231,7 @@ def _versions() -> dict[str, str]:
     versions: dict[str, str] = {}
     for package in MODULES:
         if package != "python":
-            distribution = _DISTRIBUTIONS.get(package, package)
+            distribution = _DISTRIBUTIONS.get(package, package)  # sklearn is of scikit-learn
             versions[package] = importlib.metadata.version(distribution)
     versions["python"] = platform.python_version()
     versions["system"] = platform.system()
@@ -311,11 +312,12 @@ def split_docstring(
             bodies.append(body)
         if title == "See Also":
             related += _names(body)
+    # Without the function's name, which would give the answer away.
     body_words = _mask("\n".join(bodies), function).split()
     document_words = body_words[: DOCUMENT_WORDS[1]]
     fewest, most = QUERY_WORDS
     is_query = fewest <= len(summary.split()) <= most
-    has_title = _UNDERLINE.search(summary) is not None
+    has_title = _UNDERLINE.search(summary) is not None  # a section instead of a summary
     if not is_query or has_title or len(document_words) < shortest:
         return None
     return Docstring(summary, " ".join(document_words), related)
@@ -352,9 +354,11 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
     body: list[str] = []
     lines: list[str] = []
     for line in text.split("\n"):
+        # Examples name the function, or print the answer.
         is_doctest = line.lstrip().startswith((">>>", "..."))
         if not is_doctest:
             lines.append(line)
+    # A title is underlined: "Parameters" above "----------".
     for line, next_line in pairwise([*lines, ""]):
         is_title = line.strip() and _UNDERLINE.fullmatch(next_line)
         if is_title:
@@ -380,6 +384,7 @@ def _names(see_also: str) -> Iterator[str]:
         is_indented = not line[:1].strip()
         if is_indented:
             continue
+        # As in "inv, solve : Other functions of matrices".
         names, _, _ = line.partition(" : ")
         for name in names.split(","):
             match = _SEE_ALSO_NAME.fullmatch(name.strip())

@@ -113,6 +113,7 @@ class _Classification(_Embedded, AbsTaskClassification):
         entries_by_split: dict[str, list[Entry]] = {"train": [], "test": []}
         class_numbers = _class_numbers(self.pydocs)
         for entry in self.pydocs.entries:
+            # Labels of few functions are not classes.
             if entry.label in class_numbers:
                 entries_by_split[_split_of(entry)].append(entry)
         data = DatasetDict()

@@ -87,6 +87,7 @@ def load_training_pairs() -> TrainingPairs:
     file = paths.cache() / "pydocs" / f"pairs-{key[:16]}.json"
     if not file.is_file():
         write_json(file, asdict(_collect(versions)))
+    # Also read back if it was just written, so that both ways give the same.
     stored = read_json(file)
     pairs = tuple(DocstringPair(**fields) for fields in stored["pairs"])
     return TrainingPairs(pairs, stored["dropped"], stored["versions"])
@@ -110,6 +111,7 @@ def _collect(versions: dict[str, str]) -> TrainingPairs:
     for library in versions:
         for text, name in _docstrings(library):
             docstring = None
+            # Most docstrings are too short, which is faster to see than to parse.
             may_be_long_enough = len(text.split()) >= QUERY_WORDS[0] + SHORTEST
             if may_be_long_enough:
                 docstring = split_docstring(text, name, shortest=SHORTEST)
@@ -117,6 +119,7 @@ def _collect(versions: dict[str, str]) -> TrainingPairs:
                 dropped["too short or too long"] += 1
                 continue
             summary_and_body = {docstring.summary, docstring.text}
+            # Within a batch, a copy would count as a negative.
             if texts_of_pairs & summary_and_body:
                 dropped["summary or body of another pair"] += 1
             elif any(map(benchmark.repeated, summary_and_body)):
