@@ -87,7 +87,7 @@ def select_checkpoints(
         )
     count = counts[0]
     if best is None:
-        ranking = _Ranking(checkpoints, f"last {count}")
+        ranking = _Ranking(checkpoints, rule=f"last {count}")
     else:
         ranking = _ranking_by_metric(checkpoints, count, metric, lower_is_better)
     notes = list(ranking.notes)
@@ -196,7 +196,7 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
             finite.
     """
     if not isinstance(selection, Selection):
-        selection = Selection(tuple(map(Path, selection)), "as given", {})
+        selection = Selection(tuple(map(Path, selection)), rule="as given", metrics={})
     output = Path(output)
     sources = [open_checkpoint(folder) for folder in selection.folders]
     _check_folders(sources, output)

@@ -45,7 +45,7 @@ _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 # Bytes of a JSON file. The largest tokenizers in use have 35 MB; a malicious file can take twenty
 # times its size when parsed.
 JSON_LIMIT = 50_000_000
-_REMEMBERED = 1_000_000  # bytes of a JSON file whose parsed value is kept
+_LARGEST_KEPT = 1_000_000  # bytes of a JSON file whose parsed value is kept
 # Files that a library may read: configurations, tokenizers, weights, the card.
 _READ = {
     *(".bin", ".jinja", ".json", ".md", ".model", ".safetensors"),
@@ -141,7 +141,7 @@ class ModelFolder(os.PathLike[str]):
             value = parse_json(raw.decode("utf-8"))
         except ValueError as error:
             raise CheckpointError(f"{file}: invalid JSON ({error})") from None
-        if len(raw) <= _REMEMBERED:  # a larger one is parsed again when needed
+        if len(raw) <= _LARGEST_KEPT:  # a larger one is parsed again when needed
             self._json_values[name] = value
         return value
 
@@ -630,11 +630,12 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
             f"{file}: no {metric} at step {step}; it logs: {', '.join(sorted(logged_names))}",
             reason=f"no {metric} is logged at its step",
         )
-    value = finite_number(values[-1])
+    last_value = values[-1]  # a step may be logged twice
+    value = finite_number(last_value)
     if value is None:
         raise MetricError(
-            f"{file}: {metric} at step {step} is {values[-1]!r:.40}, expected a number",
-            reason=f"its {metric} is {values[-1]!r:.40}",
+            f"{file}: {metric} at step {step} is {last_value!r:.40}, expected a number",
+            reason=f"its {metric} is {last_value!r:.40}",
         )
     return float(value)
 

@@ -11,13 +11,13 @@ from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 MODEL_TYPES = ("qwen3_encdec", "qwen3_encoder_decoder")
 _SHARED_EMBEDDING = "model.shared.weight"
 _ENCODER_EMBEDDING = "model.encoder.embed_tokens.weight"
-_HEAD = "lm_head.weight"
+_OUTPUT_LAYER = "lm_head.weight"
 # In order of preference.
 EMBEDDINGS = (
     _SHARED_EMBEDDING,
     _ENCODER_EMBEDDING,
     "model.decoder.embed_tokens.weight",
-    _HEAD,
+    _OUTPUT_LAYER,
 )
 _STOCK_EMBEDDING = "embed_tokens.weight"
 _ENCODER = "model.encoder."
@@ -101,11 +101,11 @@ def _equal_embeddings(checkpoint: ModelFolder) -> list[str]:
     """Return the names of the embedding's copies, which must have equal values."""
     names = _embeddings_in(checkpoint)
     is_untied = checkpoint.config.get("tie_word_embeddings") is False
-    if is_untied and _HEAD in names:  # the output layer then has its own weights
-        names.remove(_HEAD)
+    if is_untied and _OUTPUT_LAYER in names:  # which then has its own weights
+        names.remove(_OUTPUT_LAYER)
     tensors = checkpoint.weights.tensors
-    copies = {_bytes_of(tensors[name]) for name in names}
-    if len(copies) < 2:  # all names are of the same bytes
+    different_bytes = {_bytes_of(tensors[name]) for name in names}
+    if len(different_bytes) < 2:
         return names
     hashes = checkpoint.weights.sha256_each(names)
     for name in names:

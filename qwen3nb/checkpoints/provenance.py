@@ -25,7 +25,7 @@ PROVENANCE, AVERAGING = "qwen3nb.json", "averaging_metadata.json"
 _NOT_LISTED = {PROVENANCE, AVERAGING, "README.md", "model.safetensors"}
 
 
-_TO_DO = (
+_ADVICE = (
     "extract or average again, or copy the file from where it is sound; if the change is yours, "
     'delete "checksums" from qwen3nb.json (or averaging_metadata.json)'
 )
@@ -44,7 +44,7 @@ def read_provenance(folder: Path | ModelFolder, *, name: str = PROVENANCE) -> di
     try:
         return folder.object(name)
     except CheckpointError as error:
-        raise CheckpointError(f"{error}; {_TO_DO}") from None
+        raise CheckpointError(f"{error}; {_ADVICE}") from None
 
 
 def with_checksums(
@@ -99,14 +99,14 @@ def _check_against(folder: ModelFolder, file: Path, provenance: Mapping[str, Any
     """Compare a folder with the checksums in one of its files."""
     checksums = provenance["checksums"]
     if not isinstance(checksums, dict) or not isinstance(checksums.get("files"), dict):
-        raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
+        raise CheckpointError(f"{file}: the checksums are not an object; {_ADVICE}")
     # First the file itself: only then can its checksums be trusted.
     _check_digest(file, _own_digest(provenance, checksums), expected=checksums.get("self"))
     for name, expected in checksums["files"].items():
         path = PurePath(name)
         if path.is_absolute() or ".." in path.parts:
             raise CheckpointError(
-                f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
+                f"{file}: expected files of its folder, got {name!r:.80}; {_ADVICE}"
             )
         listed_file = folder.path / name
         # Files that a model loads without may be missing after a download.
@@ -114,7 +114,7 @@ def _check_against(folder: ModelFolder, file: Path, provenance: Mapping[str, Any
         if listed_file.is_file():
             _check_digest(listed_file, folder.sha256(name), expected=expected)
         elif is_required:
-            raise CheckpointError(f"{listed_file}: missing, but {file.name} lists it; {_TO_DO}")
+            raise CheckpointError(f"{listed_file}: missing, but {file.name} lists it; {_ADVICE}")
     _check_digest(folder.path / SINGLE, folder.weights.digest, expected=checksums.get("weights"))
 
 
@@ -122,5 +122,5 @@ def _check_digest(file: Path, digest: str, *, expected: object) -> None:
     if digest != expected:
         raise CheckpointError(
             f"{file}: changed since it was written and verified: expected SHA-256 "
-            f"{str(expected)[:12]}…, got {digest[:12]}…; {_TO_DO}"
+            f"{str(expected)[:12]}…, got {digest[:12]}…; {_ADVICE}"
         )

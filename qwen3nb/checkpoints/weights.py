@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-_BLOCK = 1 << 20  # bytes that are hashed at once
+_BYTES_AT_ONCE = 1 << 20  # that are hashed
 # Bytes of a header or pickle. The largest in use has 5 MB, for 36,000 tensors; unpickled, it takes
 # a hundred times that.
 _HEADER_LIMIT = 10_000_000
@@ -141,7 +141,7 @@ def _read_hash(file: BufferedReader, entry: TensorEntry) -> str:
     remaining = entry.size
     file.seek(entry.start)
     while remaining:
-        block = file.read(min(_BLOCK, remaining))
+        block = file.read(min(_BYTES_AT_ONCE, remaining))
         if not block:
             raise entry.truncated()
         remaining -= len(block)
@@ -236,7 +236,7 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
     # Each storage is a member of a zip archive; its tensors must not go beyond its end.
     with _opened(file) as handle:
         try:
-            ends = _ends_of_members(file, handle)
+            ends_of_members = _ends_of_members(file, handle)
         except (zipfile.BadZipFile, KeyError) as error:
             raise CheckpointError(
                 f"{file}: not written by torch.save (1.6 or newer), or truncated ({error}). "
@@ -249,7 +249,7 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
         )
     entries: dict[str, TensorEntry] = {}
     for name, value in state.items():
-        entries[_checked_name(file, name)] = _torch_entry(file, name, value, ends)
+        entries[_checked_name(file, name)] = _torch_entry(file, name, value, ends_of_members)
     return entries
 
 

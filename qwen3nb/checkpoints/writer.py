@@ -35,8 +35,8 @@ from qwen3nb.utils.atomic_files import errors_naming, may_replace
 if TYPE_CHECKING:
     from torch import Tensor
 
-_BLOCK = 1 << 18  # values; fits into the processor's cache
-_COPIED = 1 << 20  # bytes of a block that is copied
+_VALUES_AT_ONCE = 1 << 18  # of a block; fits into the processor's cache
+_BYTES_AT_ONCE = 1 << 20  # of a block that is copied
 _THREADS = 4
 _MOST_ZEROS = 0.25  # share of exact zeros above which a matrix is reported
 
@@ -78,33 +78,33 @@ class _Transfer:
     is_constant: bool = True
 
     @property
-    def first(self) -> TensorEntry:
+    def first_tensor(self) -> TensorEntry:
         """The tensor in the first checkpoint; the others have its shape."""
         return self.entries[0]
 
     @property
     def is_copy(self) -> bool:
         """Whether the output has the bytes of the only source, and so their hash."""
-        return len(self.entries) == 1 and self.first.dtype == self.piece.dtype
+        return len(self.entries) == 1 and self.first_tensor.dtype == self.piece.dtype
 
     @property
     def output_size(self) -> int:
         """Size in bytes in the output."""
         if self.piece.has_mean:
-            return self.first.count * BYTES_PER_VALUE[self.piece.dtype]
-        return self.first.size
+            return self.first_tensor.count * BYTES_PER_VALUE[self.piece.dtype]
+        return self.first_tensor.size
 
     def note_values(self, values: Tensor) -> None:
         """Count zeros of a block, and note whether all values of the matrix are equal so far."""
         self.zeros += values.numel() - int(values.count_nonzero())
-        is_matrix = len(self.first.shape) > 1
+        is_matrix = len(self.first_tensor.shape) > 1
         if is_matrix and self.is_constant:
             self.is_constant = bool((values == values[0]).all())
 
     def warning(self) -> str:
         """Return a warning about a suspicious matrix, or an empty text; norms may be all ones."""
         # Vectors may be constant, as the weights of a new norm are: only matrices are suspicious.
-        tensor = self.first
+        tensor = self.first_tensor
         is_matrix = len(tensor.shape) > 1 and tensor.count > 1
         if not self.piece.is_written or not is_matrix:
             return ""
@@ -185,7 +185,7 @@ def _output_digest(transfers: Sequence[_Transfer]) -> str:
     for transfer in transfers:
         name = transfer.piece.name
         if name is not None:
-            tensors[name] = replace(transfer.first, dtype=transfer.piece.dtype)
+            tensors[name] = replace(transfer.first_tensor, dtype=transfer.piece.dtype)
             hashes[name] = transfer.output_hash
     return combined_digest(tensors, hashes)
 
@@ -229,7 +229,7 @@ def _header(transfers: Sequence[_Transfer], format: str) -> bytes:
         if transfer.piece.name is not None:
             fields[transfer.piece.name] = {
                 "dtype": transfer.piece.dtype,
-                "shape": transfer.first.shape,
+                "shape": transfer.first_tensor.shape,
                 "data_offsets": [transfer.offset, transfer.offset + transfer.output_size],
             }
     text = json.dumps(fields, separators=(",", ":")).encode()
@@ -260,7 +260,7 @@ class _Output:
 def _write_file(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> None:
     """Write the header and all tensors, several at once, the largest first."""
     # If the largest tensor came last, one thread would end long after the others.
-    largest_first = sorted(transfers, key=lambda transfer: -transfer.first.count)
+    largest_first = sorted(transfers, key=lambda transfer: -transfer.first_tensor.count)
     with (
         file.open("xb", buffering=0) as output_file,
         ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool,
@@ -294,11 +294,11 @@ def _write_tensor(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _
 
 def _write_copy(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Output) -> None:
     """Write a tensor that has no mean, which must be equal in all sources."""
-    first = transfer.first
+    first = transfer.first_tensor
     digests = [hashlib.sha256() for _ in transfer.entries]
     # All sources are read in step, and each block is compared with that of the first source.
-    for start in range(0, first.size, _COPIED):
-        size = min(_COPIED, first.size - start)
+    for start in range(0, first.size, _BYTES_AT_ONCE):
+        size = min(_BYTES_AT_ONCE, first.size - start)
         first_block = bytearray()
         for entry, digest in zip(transfer.entries, digests, strict=True):
             block = bytearray(size)
@@ -324,16 +324,16 @@ def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Ou
     """Write the mean of a tensor over all sources, one block of values after another."""
     import torch
 
-    count = transfer.first.count
+    count = transfer.first_tensor.count
     readers = [_BlockReader(entry, sources[entry.file]) for entry in transfer.entries]
     # Means of float64 are computed in float64, all others in float32.
     precision = torch.float32
     if transfer.piece.dtype == "F64":
         precision = torch.float64
-    buffer = torch.empty(min(_BLOCK, count), dtype=precision)
+    buffer = torch.empty(min(_VALUES_AT_ONCE, count), dtype=precision)
     output_digest = hashlib.sha256()
-    for start in range(0, count, _BLOCK):
-        size = min(_BLOCK, count - start)
+    for start in range(0, count, _VALUES_AT_ONCE):
+        size = min(_VALUES_AT_ONCE, count - start)
         blocks = [reader.read(start, size) for reader in readers]
         mean = _mean(blocks, buffer[:size], transfer.entries)
         if not transfer.piece.is_written:  # only read, to check and hash its values
@@ -342,12 +342,13 @@ def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Ou
         data = _output_bytes(mean, transfer)
         offset_in_tensor = start * BYTES_PER_VALUE[transfer.piece.dtype]
         output.write(data, transfer.offset + offset_in_tensor)
-        if not transfer.is_copy:
+        if not transfer.is_copy:  # else what was read has its hash
             output_digest.update(data)
     transfer.source_hashes = [reader.digest.hexdigest() for reader in readers]
-    transfer.output_hash = output_digest.hexdigest()
     if transfer.is_copy:
         transfer.output_hash = transfer.source_hashes[0]
+    else:
+        transfer.output_hash = output_digest.hexdigest()
 
 
 class _BlockReader:
@@ -360,7 +361,7 @@ class _BlockReader:
         self._source = source
         self._dtype = torch_dtypes()[entry.dtype]
         self._bytes_per_value = BYTES_PER_VALUE[entry.dtype]
-        size = min(_BLOCK, entry.count) * self._bytes_per_value
+        size = min(_VALUES_AT_ONCE, entry.count) * self._bytes_per_value
         self._buffer = torch.empty(size, dtype=torch.uint8)
         self.digest = hashlib.sha256()
 
@@ -380,7 +381,7 @@ def _output_bytes(mean: Tensor, transfer: _Transfer) -> memoryview:
     values = mean.to(torch_dtypes()[transfer.piece.dtype])
     # A float32 value may be more than a float16 can hold; it is then converted to infinity.
     if values.dtype != mean.dtype and not values.isfinite().all():
-        raise _too_large(transfer.first, transfer.piece.dtype)
+        raise _too_large(transfer.first_tensor, transfer.piece.dtype)
     values_as_bytes = values.view(torch.uint8)
     data: memoryview = values_as_bytes.numpy().data
     return data

@@ -527,9 +527,9 @@ def from_mteb(task: Any) -> list[TestCollection]:
     # Data of older tasks get the form that is read below.
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     # The only part of a task has the task's own name; of several, each is named by its part.
-    is_whole = len(task.hf_subsets) == 1 and len(task.eval_splits) == 1
+    has_one_part = len(task.hf_subsets) == 1 and len(task.eval_splits) == 1
     for subset, split in product(task.hf_subsets, task.eval_splits):
-        if is_whole:
+        if has_one_part:
             collections.append(_of_subset(task, subset, split, name=name))
         else:
             collection = _of_subset(task, subset, split, name=f"{name}-{subset}-{split}")

@@ -241,7 +241,14 @@ def read_msmarco(folder: Path) -> CollectionFiles:
     has_order = run_file is not None
     if run_file is not None:
         candidates = _ranked_candidates(run_file)
-    return CollectionFiles(documents, queries, qrels, candidates, has_order, counts)
+    return CollectionFiles(
+        documents,
+        queries,
+        qrels,
+        candidates,
+        ordered=has_order,
+        counts=counts,
+    )
 
 
 def _read_top_1000(file: Path) -> tuple[dict[str, str], dict[str, list[str]]]:

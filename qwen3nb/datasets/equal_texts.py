@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 ITSELF = "queries that are also documents, which are left out of their own ranking"
 JUDGED_ITSELF = "queries that are also documents with a judgement, which counts"
 SAME_TEXT = "queries whose text is also a document of another id, which is ranked"
-_PREFIX = 8  # characters by which most documents are told from a query
-_BEGINNING = 8 * _PREFIX  # characters of a document whose plain text has a prefix of that length
+_PREFIX_LENGTH = 8  # characters by which most documents are told from a query
+# Characters of a document whose plain text has a prefix of that length.
+_BEGINNING_LENGTH = 8 * _PREFIX_LENGTH
 
 
 def plain_text(text: str) -> str:
@@ -78,11 +79,11 @@ def _equal_texts(
     for query, text in query_texts.items():
         if text:
             queries_by_text.setdefault(text, []).append(query)
-    prefixes = {text[:_PREFIX] for text in queries_by_text}
+    prefixes = {text[:_PREFIX_LENGTH] for text in queries_by_text}
     for document, text in documents.items():
         # Most documents begin in another way, and need not become plain text as a whole.
-        beginning = plain_text(text.lstrip()[:_BEGINNING])
-        if beginning[:_PREFIX] not in prefixes:
+        beginning = plain_text(text.lstrip()[:_BEGINNING_LENGTH])
+        if beginning[:_PREFIX_LENGTH] not in prefixes:
             continue
         for query in queries_by_text.get(plain_text(text), []):
             yield query, document

@@ -39,7 +39,7 @@ Kind = Literal["dataset", "model"]
 # By kind: the option of `qwen3nb fetch`, and the files to download; None for all.
 _OPTIONS: dict[Kind, str] = {"dataset": "--tasks", "model": "--model"}
 _FILES: dict[Kind, list[str] | None] = {"dataset": None, "model": MODEL_FILES}
-_BUILT_IN = "qwen3nb/"  # how the ids of data begin that are not fetched
+_BUILT_IN_PREFIX = "qwen3nb/"  # how the ids of data begin that are not fetched
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _COMMIT = re.compile("[0-9a-f]{40}")
 
@@ -184,7 +184,7 @@ def is_prepared(task: Any) -> bool:
     import datasets
 
     path: str = task.metadata.dataset["path"]
-    if path.startswith(_BUILT_IN):
+    if path.startswith(_BUILT_IN_PREFIX):
         return True
     folder = mirrored(path)
     if folder is None:
@@ -253,7 +253,7 @@ def load_data(task: Any) -> None:
         MirrorError: the data are not available or cannot be loaded; says how to fetch them.
     """
     path = task.metadata.dataset["path"]
-    if path.startswith(_BUILT_IN):
+    if path.startswith(_BUILT_IN_PREFIX):
         task.load_data()
         return
     is_local = Path(path).is_dir()  # local_data has put a folder in place of the id
@@ -340,7 +340,7 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
         for part in getattr(task.metadata, "tasks", None) or [task]:
             data = part.metadata.dataset
             id_ = data["path"]
-            is_built_in = id_.startswith(_BUILT_IN)
+            is_built_in = id_.startswith(_BUILT_IN_PREFIX)
             if _HUB_ID.fullmatch(id_) and not is_built_in:
                 names = (part.metadata.name,)
                 single_needs.append(Need("dataset", id_, data.get("revision"), names))

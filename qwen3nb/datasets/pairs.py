@@ -31,10 +31,10 @@ from qwen3nb.datasets.rows import (
 WordPair = tuple[str, str, float]
 Analogy = tuple[str, str, str, str]
 NumberedCells = tuple[int, list[str]]  # the number of a line, and its cells
-_NAMES = ("sentence1", "sentence2", "score")
+_COLUMN_NAMES = ("sentence1", "sentence2", "score")
 _NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*")  # as Python reads them
 _FILES = ("test.jsonl", "test.csv", "test.tsv", "test.txt")
-_PLAIN_TEXT = {".txt", ".tab"}  # suffixes of files in which quotes are ordinary characters
+_SUFFIXES_OF_PLAIN_TEXT = {".txt", ".tab"}  # in which quotes are ordinary characters
 PlacedPair = tuple[str, tuple[str, str, object]]  # where a pair is, its two texts and its score
 
 
@@ -52,7 +52,7 @@ def scored_pairs(source: object, *, of: str) -> list[tuple[str, str, float]]:
             empty or has control characters.
     """
     pairs: list[tuple[str, str, float]] = []
-    for place, (first_text, second_text, gold) in _pairs_of(source, of):
+    for place, (first_text, second_text, gold) in _pairs_of(source, what=of):
         score = stated_number(gold)
         if score is None:
             raise DataError(f"{place}: expected a number as score; got {gold!r:.60}")
@@ -73,11 +73,11 @@ def scored_pairs(source: object, *, of: str) -> list[tuple[str, str, float]]:
     return pairs
 
 
-def _pairs_of(source: object, of: str) -> Iterator[PlacedPair]:
+def _pairs_of(source: object, what: str) -> Iterator[PlacedPair]:
     """Yield the place of each pair, its texts and its score, which are not checked yet."""
     if not isinstance(source, Path | str):
-        rows = enumerate(table_rows(source, what=of), start=1)
-        yield from _pairs_of_rows([(f"{of}:{number}", row) for number, row in rows])
+        rows = enumerate(table_rows(source, what=what), start=1)
+        yield from _pairs_of_rows([(f"{what}:{number}", row) for number, row in rows])
         return
     file = Path(source)
     file_format = find_format(file)
@@ -148,10 +148,10 @@ def _pairs_in_three_columns(file: Path, lines: Sequence[NumberedCells]) -> Itera
     """Yield two texts and a score of each line; the first line may be a header."""
     # All lines are checked before the first pair is yielded.
     for number, cells in lines:
-        if len(cells) != len(_NAMES):
+        if len(cells) != len(_COLUMN_NAMES):
             raise DataError(
                 f"{file}:{number}: expected two texts and a score, or a header with "
-                f"{', '.join(_NAMES)}; got {listed(cells)}"
+                f"{', '.join(_COLUMN_NAMES)}; got {listed(cells)}"
             )
     for position, (number, cells) in enumerate(lines):
         first_text, second_text, gold = (cell.strip() for cell in cells)
@@ -166,7 +166,7 @@ def _separated(file: Path) -> Iterator[NumberedCells]:
     In a text file, as in most published sets of word pairs, quotes are ordinary characters.
     """
     # In .txt and .tab files, quotes are characters like any other.
-    has_quotes = _PLAIN_TEXT.isdisjoint(file.suffixes)
+    has_quotes = _SUFFIXES_OF_PLAIN_TEXT.isdisjoint(file.suffixes)
     if has_quotes:
         yield from csv_rows(file)
         return

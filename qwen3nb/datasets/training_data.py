@@ -32,7 +32,7 @@ from qwen3nb.datasets.training_texts import lists_of_words, other_readings, stri
 EMPTY = "empty files"
 _MOST_NAMED = 5  # files in an error
 # A part of a data set, as "train-00001-of-00003.parquet".
-_NUMBERED = re.compile(r"(?P<start>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>.*)")
+_NUMBERED_PART = re.compile(r"(?P<start>.*-)(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>.*)")
 _SKIPPED = {".git", ".ipynb_checkpoints", "__pycache__", ".locks", ".no_exist"}
 
 
@@ -209,7 +209,7 @@ def _missing_parts(files: Iterable[Path]) -> list[str]:
     """Return the parts of data sets that are not there, as ``a-00001-of-00003.parquet``."""
     numbers_by_series: dict[_Series, set[int]] = {}
     for file in files:
-        match = _NUMBERED.fullmatch(file.name)
+        match = _NUMBERED_PART.fullmatch(file.name)
         # Such as train-00001-of-00003.parquet, one of a series of three.
         if match is not None:
             series = _Series(file.parent, match["start"], match["count"], match["end"])

@@ -48,7 +48,7 @@ NumberedValue = tuple[int, object]  # number of a line, row or file of an archiv
 MEDIA = "images, sounds and videos"
 INDICES = "files of row numbers"
 # Bytes of a JSON document, or of a file in an archive, which are not streamed.
-_DOCUMENT = 256 << 20
+_DOCUMENT_LIMIT = 256 << 20
 _LONG_PARAGRAPH = 1 << 16  # characters of lines that are also read as one text
 _OVERLAP = 20  # lines of subtitles that two paragraphs share
 _TIMES = re.compile(r"[\d:.,]+ *--> *[\d:.,]+.*")  # of a subtitle: 00:01:02,500 --> 00:01:04,000
@@ -68,7 +68,7 @@ _SIGNATURE_OF_ZIP = b"PK\x03\x04"
 _SIGNATURE_OF_PDF = b"%PDF"
 _ENCRYPTED = 1  # a flag of a file in a zip archive
 _MARKERS_OF_OFFICE = ("[Content_Types].xml", "mimetype")  # files in documents of Office, OpenOffice
-_POINTER = b"version https://git-lfs.github.com/spec/"
+_START_OF_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 # Files about training data, by name.
 _ABOUT = re.compile(
     r"(readme|license|licence|copying|notice|citation|changelog|datasheet)(\.\w{1,4})?"
@@ -186,8 +186,8 @@ def find_reader(file: Path) -> Reader:
     Raises:
         DataError: it cannot be opened, or its content is of no form that can be read.
     """
-    opened = open_file(file, Counter())
-    is_pointer = opened.head().startswith(_POINTER)
+    opened = open_file(file, notes=Counter())  # which nobody reads here
+    is_pointer = opened.head().startswith(_START_OF_LFS_POINTER)
     if is_pointer:
         raise DataError(f"{file}: a Git LFS pointer instead of the file; run `git lfs pull`")
     has_word_per_line = suffix_of(file.name) in _WORD_PER_LINE
@@ -266,7 +266,7 @@ def _read_json(opened: OpenedFile) -> Iterator[NumberedValue]:
     if _has_a_value_per_line(opened):
         yield from _read_json_lines(opened)
         return
-    text = "".join(line for _, line in opened.lines(_DOCUMENT))
+    text = "".join(line for _, line in opened.lines(byte_limit=_DOCUMENT_LIMIT))
     if not text.strip():
         return
     value = _parsed(text, place=opened.place)
@@ -580,9 +580,9 @@ def _members_of_zip(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
 
 
 def _limited_content(stream: IO[bytes], place: str) -> bytes:
-    content = stream.read(_DOCUMENT + 1)
-    if len(content) > _DOCUMENT:
-        raise DataError(f"{place}: unpacks to more than {rows.raised_limit(_DOCUMENT)}")
+    content = stream.read(_DOCUMENT_LIMIT + 1)
+    if len(content) > _DOCUMENT_LIMIT:
+        raise DataError(f"{place}: unpacks to more than {rows.raised_limit(_DOCUMENT_LIMIT)}")
     return content
 
 

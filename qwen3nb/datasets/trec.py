@@ -202,8 +202,8 @@ def _check_names(file: Path, run: RunArrays) -> None:
 
 def _check_duplicates(file: Path, run: RunArrays) -> None:
     """Refuse a document that a query has twice."""
-    for query, part in _slices_by_query(run):
-        documents, counts = np.unique(run.documents[part], return_counts=True)
+    for query, of_query in _slices_by_query(run):
+        documents, counts = np.unique(run.documents[of_query], return_counts=True)
         repeated = documents[counts > 1]
         if len(repeated) > 0:
             name = run.names[repeated[0]]
@@ -222,22 +222,22 @@ def _with_ties_by_rank(run: RunArrays, ranks: Ranks) -> tuple[RunArrays, int]:
     new_scores = run.scores.copy()
     rounded_scores = _as_float32(run.scores)
     other_ties = 0
-    for _, part in _slices_by_query(run):
-        ties = _repetitions(rounded_scores[part])
+    for _, of_query in _slices_by_query(run):
+        ties = _repetitions(rounded_scores[of_query])
         if ties == 0:
             continue
         # Equal ranks order nothing: those ties stay, and are counted.
-        has_equal_ranks = _repetitions(ranks[part]) > 0
+        has_equal_ranks = _repetitions(ranks[of_query]) > 0
         if has_equal_ranks:
             other_ties += ties
             continue
-        by_rank = np.argsort(ranks[part])
+        by_rank = np.argsort(ranks[of_query])
         # As trec_eval orders them: by score, then by id, both descending.
-        by_score = np.lexsort((run.documents[part], rounded_scores[part]))[::-1]
+        by_score = np.lexsort((run.documents[of_query], rounded_scores[of_query]))[::-1]
         if not np.array_equal(by_rank, by_score):
             # Tied scores are lowered a little, so that scores alone give the order of the ranks.
-            ranked_scores = run.scores[part][by_rank].tolist()
-            new_scores[part][by_rank] = _without_ties(ranked_scores)
+            ranked_scores = run.scores[of_query][by_rank].tolist()
+            new_scores[of_query][by_rank] = _without_ties(ranked_scores)
     return replace(run, scores=new_scores), other_ties
 
 
@@ -257,8 +257,8 @@ def _check_ranks(file: Path, run: RunArrays, ranks: Ranks) -> None:
     scores = _as_float32(run.scores)
     first_problem = ""
     total = 0
-    for query, part in _slices_by_query(run):
-        contradictions = _contradictions(ranks[part], scores[part])
+    for query, of_query in _slices_by_query(run):
+        contradictions = _contradictions(ranks[of_query], scores[of_query])
         if contradictions and not first_problem:
             rank, later_rank = contradictions[0]
             first_problem = (

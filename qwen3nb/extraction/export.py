@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CHECK = "check_encoder.py"
 # The first releases that load an export. Older sentence-transformers warn about newer versions; the
 # installed versions would become part of the model's identity and cause needless warnings.
-_OLDEST = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
+_OLDEST_RELEASES = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
 # Read by other servers, some of which refuse a file that lacks one.
 _BEFORE_5_4 = """
 pooling_mode_cls_token pooling_mode_max_tokens pooling_mode_mean_tokens
@@ -219,7 +219,7 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
     tokenization = {"max_seq_length": options.max_length, "do_lower_case": False}
     write_json(folder / "sentence_bert_config.json", tokenization, indent=2)
     settings = {
-        "__version__": _OLDEST,
+        "__version__": _OLDEST_RELEASES,
         **exported_prompts(options.prompts),
         "similarity_fn_name": similarity,
     }

@@ -126,7 +126,12 @@ def verify_export(
     # States do not depend on the side of the padding, but for rounding: one side is enough.
     rounding = _largest_difference(exact_states["right"], rounded_states["right"])
     del exact_states  # they would stay in memory
-    reference = Reference(source, config.vocab_size, inputs, rounded_states)
+    reference = Reference(
+        source,
+        vocabulary=config.vocab_size,
+        inputs=inputs,
+        states=rounded_states,
+    )
     model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
     comparison = _compare_export(model, reference)
     probe = _probe(model)

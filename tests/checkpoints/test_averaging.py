@@ -221,7 +221,7 @@ def test_blocks_do_not_change_the_mean(tmp_path, monkeypatch):
     tensors = [{"w": torch.randn(7, 33), "v": torch.randn(5).half()} for _ in range(3)]
     folders = [folder_with(tmp_path / str(i), each) for i, each in enumerate(tensors)]
     whole = load_file(average_checkpoints(folders, tmp_path / "whole") / "model.safetensors")
-    monkeypatch.setattr("qwen3nb.checkpoints.writer._BLOCK", 4)
+    monkeypatch.setattr("qwen3nb.checkpoints.writer._VALUES_AT_ONCE", 4)
     parts = load_file(average_checkpoints(folders, tmp_path / "parts") / "model.safetensors")
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
 

@@ -52,8 +52,8 @@ from qwen3nb.utils.strict_json import first_duplicate, parse_toml
 MOST = 4 << 20  # bytes
 HIGHEST_GRADE = 3
 UNCATEGORISED = "uncategorised"
-_RELATIVE = ("./", "../")
-_SERVER = re.compile(r"^\s*api:|://", re.IGNORECASE)  # a model behind an address
+_RELATIVE_STARTS = ("./", "../")
+_SERVER_ADDRESS = re.compile(r"^\s*api:|://", re.IGNORECASE)  # a model behind an address
 _MOST_ERRORS = 20  # reported at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -292,12 +292,12 @@ def _model(name: str, table: _ModelTable, file: Path) -> ModelEntry:
     Raises:
         DataError: it is not on this machine. A file of data must not send data.
     """
-    is_path = table.model_id.startswith(_RELATIVE)  # begins with ./ or ../
+    is_path = table.model_id.startswith(_RELATIVE_STARTS)  # begins with ./ or ../
     parts = [table.model_id]
     if not is_path:  # of a fusion; in a path, a plus sign is part of the name
         parts = table.model_id.split("+")
     for part in parts:
-        if _SERVER.search(part):  # such as api:https://host#model
+        if _SERVER_ADDRESS.search(part):  # such as api:https://host#model
             raise DataError(
                 f"{file}: models.{name}.model_id: a query file cannot name a server, which would "
                 f"get your documents; name it on the command line: --model {name}=api:URL#MODEL"
@@ -311,6 +311,6 @@ def _model(name: str, table: _ModelTable, file: Path) -> ModelEntry:
 
 def _relative_to_file(part: str, file: Path) -> str:
     """Return a model's spec; a relative path is one next to the query file."""
-    if part.startswith(_RELATIVE):
+    if part.startswith(_RELATIVE_STARTS):
         return str(file.parent / part)
     return part

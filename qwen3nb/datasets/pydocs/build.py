@@ -57,7 +57,7 @@ LABEL_SIZE = 40
 OWN, RELATED = 2, 1
 
 _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
-_UNWANTED = {"See Also", "References", "Examples", "Example"}
+_UNWANTED_SECTIONS = {"See Also", "References", "Examples", "Example"}
 _UNDERLINE = re.compile(r"\s*[-=~]{3,}\s*")
 
 # A name, perhaps as a link: inv, `inv`, :func:`~scipy.linalg.inv`.
@@ -145,7 +145,7 @@ class PyDocs:
         Raises ValueError if the queries have more judged documents.
         """
         # In the order of the hashes of their names: arbitrary, but stable.
-        drawn_queries = sorted(self.query_names, key=_shuffled)[:queries]
+        drawn_queries = sorted(self.query_names, key=_name_hash)[:queries]
         judged: set[str] = set()
         for query in drawn_queries:
             judged.update(self.qrels[query])
@@ -154,7 +154,7 @@ class PyDocs:
                 f"{queries} queries have {len(judged)} judged documents; "
                 f"a sample of {documents} cannot hold them"
             )
-        unjudged = sorted(self._by_name.keys() - judged, key=_shuffled)
+        unjudged = sorted(self._by_name.keys() - judged, key=_name_hash)
         unjudged_in_sample = unjudged[: documents - len(judged)]
         names = judged.union(unjudged_in_sample)
         entries = tuple(entry for entry in self.entries if entry.name in names)
@@ -308,7 +308,7 @@ def split_docstring(
     bodies: list[str] = []
     related: list[str] = []
     for title, body in _sections(rest):
-        if title not in _UNWANTED:
+        if title not in _UNWANTED_SECTIONS:
             bodies.append(body)
         if title == "See Also":
             related += _names(body)
@@ -423,7 +423,7 @@ def _subpackage(name: str, package: str) -> str:
     return ".".join(parts[:2])
 
 
-def _shuffled(name: str) -> str:
+def _name_hash(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
