@@ -67,6 +67,7 @@ def hub_session() -> Iterator[None]:
     disable_xet = settings.HF_HUB_DISABLE_XET
     verbosity = logging.get_verbosity()
     set_client_factory(_HubGuard(create_client))
+    # Over HTTP, unlike xet, a stalled transfer is noticed.
     settings.HF_HUB_DISABLE_XET = True
     logging.set_verbosity_error()
     try:
@@ -355,6 +356,7 @@ def _refusal_reason(error: BaseException) -> str:
 def _first_line(error: BaseException) -> str:
     """Return the first line of an error's cause, without addresses and secrets."""
     cause = error
+    # The innermost cause that has a text says most.
     while cause.__cause__ is not None and str(cause.__cause__).strip():
         cause = cause.__cause__
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
@@ -451,6 +453,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(cause))
         yield cause
+        # Taken from the end: the direct cause comes first.
         pending += [cause.__context__, cause.__cause__]
 
 

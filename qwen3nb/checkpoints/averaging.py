@@ -80,6 +80,7 @@ def select_checkpoints(
         CheckpointError: there are no checkpoints, or none has the metric (best-N).
     """
     checkpoints = list_checkpoints(folder)
+    # Exactly one of the two must be given.
     counts = [count for count in (last, best) if count is not None]
     if len(counts) != 1 or counts[0] < 1:
         raise ValueError(

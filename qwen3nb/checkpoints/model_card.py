@@ -41,7 +41,7 @@ def card_fields(folder: Path) -> dict[str, Any]:
         text = file.read(_MOST_CHARACTERS)
     if not _FRONT_MATTER_START.match(text):
         return {}
-    front_matter = _FRONT_MATTER.match(text)
+    front_matter = _FRONT_MATTER.match(text)  # the YAML between two lines of ---
     if front_matter is None:
         raise CheckpointError(f"{card}: its front matter has no end, a line of `---`")
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # reads text only

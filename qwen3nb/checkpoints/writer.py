@@ -162,6 +162,7 @@ def write_pieces(
         hashes = _hashes_of_checkpoint(transfers, index)
         checkpoint.check_unchanged(hashes)
         weights = checkpoint.weights
+        # If all tensors were read, the digest of the weights costs no second reading.
         all_were_read = hashes.keys() == weights.tensors.keys()
         if all_were_read:
             weights.remember(combined_digest(weights.tensors, hashes))

@@ -52,6 +52,7 @@ def scored_pairs(source: object, *, of: str) -> list[tuple[str, str, float]]:
             empty or has control characters.
     """
     pairs: list[tuple[str, str, float]] = []
+    # `of` is what messages call the texts, such as "words".
     for place, (first_text, second_text, gold) in _pairs_of(source, what=of):
         score = stated_number(gold)
         if score is None:

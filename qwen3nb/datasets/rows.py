@@ -151,7 +151,7 @@ def stream_lines(
         byte_limit: bytes to read at most; see `size_limit`.
         origin: what its bytes come from, for errors.
     """
-    longest = size_limit(LINE)
+    longest = size_limit(LINE)  # 16 MiB, unless --read-limit raises it
     longest_with_end = longest + len(b"\n")
     # A line that is too long is not read as a whole.
     read_line = partial(raw.readline, longest_with_end + 1)

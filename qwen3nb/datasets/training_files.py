@@ -171,7 +171,7 @@ def open_file(file: Path, notes: Counter[str]) -> OpenedFile:
         DataError: it cannot be opened.
     """
     packing = compression(file)
-    if not packing:
+    if not packing:  # not by its name, but perhaps by its first bytes
         try:
             with file.open("rb") as raw:
                 packing = compression_of(raw.read(_BYTES_OF_SIGNATURE))
@@ -354,6 +354,7 @@ def _read_subtitles(opened: OpenedFile) -> Iterator[NumberedValue]:
     number = 0
     for number, line in opened.lines():
         text = line.strip()
+        # Left out: number and time of a subtitle, and WEBVTT, the first line of a .vtt file.
         is_number = text.isdigit()
         is_time = _TIMES.fullmatch(text) is not None
         if not text or is_number or is_time or text == "WEBVTT":

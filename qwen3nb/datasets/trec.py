@@ -237,6 +237,7 @@ def _with_ties_by_rank(run: RunArrays, ranks: Ranks) -> tuple[RunArrays, int]:
         if not np.array_equal(by_rank, by_score):
             # Tied scores are lowered a little, so that scores alone give the order of the ranks.
             ranked_scores = run.scores[of_query][by_rank].tolist()
+            # A slice is a view, so this changes new_scores itself.
             new_scores[of_query][by_rank] = _without_ties(ranked_scores)
     return replace(run, scores=new_scores), other_ties
 

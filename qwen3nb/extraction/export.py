@@ -101,6 +101,7 @@ def copy_tokenizer(
         raise CheckpointError(
             f"{source}: no {TOKENIZER}; copy the tokenizer of the training into the checkpoint"
         )
+    # Each token needs a row of the embedding.
     check_loaded(tokenizer, rows=rows, folder=source)
     required_tokens = ["pad_token"]
     if options.append_eos:

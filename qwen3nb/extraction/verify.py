@@ -78,7 +78,7 @@ class Verification:
             "bound": MAX_DIFFERENCE,
             "sentence_transformers_difference": self.sentence_transformers_difference,
             "rounding": self.rounding,
-            "causal_leak": self.leak,
+            "causal_leak": self.leak,  # 0 if the model is causal
             "texts": len(self.lengths),
             "tokens": list(self.lengths),
             "padding": list(_SIDES),

@@ -68,7 +68,7 @@ def _must_be(expected: str, is_valid: Callable[[Any], bool]) -> pydantic.AfterVa
         if not is_valid(value):
             raise PydanticCustomError(
                 "unexpected_value",
-                "Input should be {expected}",
+                "Input should be {expected}",  # pydantic fills it in
                 {"expected": expected},
             )
         return value

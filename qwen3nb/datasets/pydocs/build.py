@@ -109,6 +109,7 @@ class PyDocs:
             entries_by_summary.setdefault(entry.summary, []).append(entry)
         qrels: dict[str, dict[str, int]] = {}
         for query, summary in self.queries.items():
+            # Functions with the same summary answer the same query.
             answers = entries_by_summary[summary]
             grades: dict[str, int] = {}
             for entry in answers:
@@ -248,6 +249,7 @@ def _functions(modules: Iterable[str]) -> Iterator[tuple[str, object]]:
             is_function = inspect.isroutine(member) or is_numpy_function
             if not is_function or not _is_defined_in(package, member):
                 continue
+            # Several modules may list a function; it is named by the first.
             if id(member) not in seen:
                 seen.add(id(member))
                 yield f"{module}.{name}", member

@@ -99,7 +99,7 @@ class _Retrieval(_Embedded, AbsTaskRetrieval):
         }
         if self.reranked:
             data["top_ranked"] = _best_by_bm25(documents, queries, self.reranked)
-        return {"default": {"test": data}}
+        return {"default": {"test": data}}  # by MTEB's subset and split
 
 
 class _Reranking(_Retrieval):
