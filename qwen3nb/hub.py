@@ -230,6 +230,7 @@ def _check_file_name(name: str) -> None:
     """Refuse the name of a file that would be written outside of its folder, or hide there."""
     parts = name.replace("\\", "/").split("/")
     begins_with_drive = re.match(r"[A-Za-z]:", name) is not None  # C:\file
+    # An empty part is that of an absolute path, as in /etc/passwd.
     leaves_folder = begins_with_drive or any(part in ("", ".", "..") for part in parts)
     is_hidden = parts[0] == ".cache" or not name.isprintable()
     if leaves_folder or is_hidden:
@@ -361,7 +362,7 @@ def _first_line(error: BaseException) -> str:
         cause = cause.__cause__
     lines = str(cause).strip().splitlines() or [type(cause).__name__]
     first_line = lines[0]
-    if first_line.startswith("Consistency check failed"):
+    if first_line.startswith("Consistency check failed"):  # by the hub's library
         return _OTHER_SIZE
     without_addresses = _ADDRESS.sub("[address]", first_line)
     without_secrets = known_secrets().without(without_addresses)

@@ -57,6 +57,7 @@ def encoder_tensors(checkpoint: ModelFolder, *, untied: bool = False) -> dict[st
             stored_names[stock_name] = name
     # The embedding may be stored under several names; one of them is chosen.
     embeddings = _embeddings_in(checkpoint)
+    # If copies may differ, the encoder's own counts, else all must be equal.
     if untied and _ENCODER_EMBEDDING in embeddings:
         stored_names[_STOCK_EMBEDDING] = _ENCODER_EMBEDDING
         return stored_names

@@ -343,7 +343,7 @@ def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Ou
         data = _output_bytes(mean, transfer)
         offset_in_tensor = start * BYTES_PER_VALUE[transfer.piece.dtype]
         output.write(data, transfer.offset + offset_in_tensor)
-        if not transfer.is_copy:  # else what was read has its hash
+        if not transfer.is_copy:  # a copy has the hash of what was read
             output_digest.update(data)
     transfer.source_hashes = [reader.digest.hexdigest() for reader in readers]
     if transfer.is_copy:

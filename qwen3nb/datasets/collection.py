@@ -356,6 +356,7 @@ class TestCollection:
 
     def _content(self) -> Iterator[str]:
         """Yield everything that the revision depends on, with separators."""
+        # Separators tell the id "ab" of the text "c" from "a" of "bc".
         for texts in (self.documents, self.queries):
             for name in sorted(texts):
                 text = texts[name]
@@ -484,6 +485,7 @@ def _of_task_name(name: str) -> list[TestCollection]:
 
         return from_mteb(mteb.get_task(name))
     except KeyError as error:  # raised by both look-ups for an unknown name
+        # MTEB repeats the name of the error in its message.
         reason = str(error.args[0]).removeprefix("KeyError: ").rstrip(".")
         raise DataError(f"{name!r} is neither a folder nor an MTEB task ({reason})") from None
 

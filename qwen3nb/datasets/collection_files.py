@@ -63,6 +63,7 @@ def read_beir(folder: Path, split: str) -> CollectionFiles:
     Raises:
         DataError: a file is missing, or a row is malformed.
     """
+    # Each file may also be compressed.
     corpus_file = required(folder, "corpus.jsonl")
     queries_file = required(folder, "queries.jsonl")
     qrels_file = required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl")
@@ -225,6 +226,7 @@ def read_msmarco(folder: Path) -> CollectionFiles:
     ``run.dev.small.tsv`` (query, passage, rank), if it exists, gives the order. Without
     ``top1000.dev``, the documents are ``collection.tsv`` (8.8 million passages).
     """
+    # Each file may also be compressed.
     queries_file = required(folder, "queries.dev.small.tsv", "queries.dev.tsv")
     queries = _values_by_id(queries_file, numbered_tsv_rows(queries_file, 2))
     qrels_file = required(folder, "qrels.dev.small.tsv", "qrels.dev.tsv")

@@ -52,6 +52,7 @@ def documents_of_themselves(
             queries_with_judged_copy.add(query)
         else:
             removed_documents[query] = [document]
+    # Documents of other ids may have the text of a query, too.
     for query, document in _equal_texts(query_texts, documents):
         if document in qrels.get(query, {}):
             queries_with_judged_copy.add(query)

@@ -135,6 +135,7 @@ def _pairs_in_columns(
 ) -> Iterator[PlacedPair]:
     """Yield the pairs below a header: two texts and a score at these positions."""
     first_position, second_position, gold_position = positions
+    # The first line, of which the number is not needed, is the header.
     (_, header), *lines_below = lines
     for number, cells in lines_below:
         place = f"{file}:{number}"
@@ -196,7 +197,7 @@ def load_word_pairs(path: object) -> list[WordPair]:
     place = Path(path).expanduser()
     file: Path | None = place
     if place.is_dir():
-        file = variant(place, *_FILES)
+        file = variant(place, *_FILES)  # or compressed
     if file is None or not file.is_file():
         raise DataError(f"{place}: expected a file, or a folder with {' or '.join(_FILES)}")
     return scored_pairs(file, of="words")

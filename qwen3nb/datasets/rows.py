@@ -305,7 +305,7 @@ def separated_rows(
     Raises:
         DataError: quotes that do not match; starts with ``place``.
     """
-    csv.field_size_limit(size_limit(LINE))
+    csv.field_size_limit(size_limit(LINE))  # the default is 128 KiB
     reader = csv.reader(lines, delimiter=separator, strict=True)
     try:
         for cells in reader:
@@ -326,7 +326,7 @@ def csv_header(
     Raises:
         DataError: one of ``columns`` is missing, or a name is given twice.
     """
-    _, first_row = next(rows, (0, []))
+    _, first_row = next(rows, (0, []))  # an empty file has no names
     header = [name.strip() for name in first_row]
     duplicate = first_duplicate(header)
     if duplicate is not None:

@@ -378,7 +378,7 @@ def _read_parquet(opened: OpenedFile) -> Iterator[NumberedValue]:
         metadata = pq.read_metadata(source)
         columns: list[str] = []
         for column in metadata.schema:
-            may_hold_text = column.physical_type == "BYTE_ARRAY"
+            may_hold_text = column.physical_type == "BYTE_ARRAY"  # Parquet's type of texts
             if may_hold_text:
                 columns.append(column.path)
         if metadata.num_rows and not columns:
@@ -411,7 +411,7 @@ def _read_arrow(opened: OpenedFile) -> Iterator[NumberedValue]:
         may_have_text = any(map(_may_hold_text, schema.types))
         # The library datasets keeps the numbers of rows that were drawn or sorted in such a file.
         is_index = schema.names == ["indices"] and not may_have_text
-        if is_index:  # of rows that were drawn or sorted
+        if is_index:
             opened.notes[INDICES] += 1
             return
         for batch in batches:

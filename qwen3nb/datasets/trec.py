@@ -123,7 +123,7 @@ def qrels_bytes(file: Path, qrels: Qrels) -> bytes:
         documents = sorted(qrels[query])
         _check_ids(file, [query, *documents])
         for document in documents:
-            grade = max(qrels[query][document], 0)
+            grade = max(qrels[query][document], 0)  # a negative grade is written as 0
             lines.append(f"{query} 0 {document} {grade}\n")
     return "".join(lines).encode("utf-8")
 

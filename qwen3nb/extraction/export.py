@@ -133,6 +133,7 @@ def _add_prefix_and_end(
     appended_token = None
     if options.append_eos:
         appended_token = end_token
+    # Both become part of the template by which the tokenizer surrounds every text.
     try:
         surround(tokenizer, prefix=options.prefix, end=appended_token)
     except ValueError as error:

@@ -30,6 +30,7 @@ def verify_sentence_transformers_loading(folder: Path | str) -> bool:
         problem = "it has no modules.json, so its pooling is not known"
     else:
         try:
+            # Both without a prompt before the texts, and ours without cached vectors.
             encoder = load_encoder(folder, device="cpu", prompts={}, cache=False)
             our_vectors = encoder.encode(list(_TEXTS))
             with refusing(folder, "sentence-transformers cannot load it"):

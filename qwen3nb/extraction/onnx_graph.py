@@ -97,14 +97,14 @@ class _Graph:
             graph,
             producer_name="qwen3nb",
             ir_version=_IR,
-            opset_imports=[helper.make_opsetid("", _OPSET)],
+            opset_imports=[helper.make_opsetid("", _OPSET)],  # ONNX's own operations
         )
 
     def _add_encoder(self, ids: str, mask: str) -> None:
         """Add all operations, from ids and mask (B, T) to the output (B, T, H)."""
         from onnx import helper
 
-        states = self._op("Gather", self._weight("embed_tokens.weight"), ids)
+        states = self._op("Gather", self._weight("embed_tokens.weight"), ids)  # a row of each id
         rotation = self._rotation(ids)
         bias = self._bias(mask)
         for index in range(self._config["num_hidden_layers"]):
@@ -131,6 +131,7 @@ class _Graph:
         column = self._op("Unsqueeze", positions, self._integers([1]))
         # From positions (T, 1) and frequencies (D / 2) to angles (T, D / 2).
         angles = self._op("Mul", column, self._tensor("frequencies", frequencies))
+        # Dimensions i and i + D / 2 are a pair, and have the same angle.
         both_halves = self._op("Concat", angles, angles, axis=-1)
         return self._op("Cos", both_halves), self._op("Sin", both_halves)
 
@@ -171,6 +172,7 @@ class _Graph:
         scaled_query = self._op("Mul", query, self._float(size**-0.5))
         # In a shape of ONNX, 0 keeps the size as it was, and -1 takes what remains.
         grouped_query = self._reshaped(scaled_query, [0, key_heads, -1, size])
+        # Keys become (B, heads, D, T), so that the scores are (B, heads, queries, T).
         scores = self._op("MatMul", grouped_query, self._transposed(key, [0, 1, 3, 2]))
         weights = self._op("Softmax", self._op("Add", scores, bias), axis=-1)
         grouped_means = self._op("MatMul", weights, value)
@@ -270,7 +272,7 @@ class _Graph:
             tensor.raw_data = content
         else:
             bytes_to_next_page = -self._data.tell() % _PAGE  # a page can be mapped into memory
-            self._data.write(bytes(bytes_to_next_page))
+            self._data.write(bytes(bytes_to_next_page))  # zeros
             tensor.data_location = TensorProto.EXTERNAL
             tensor.external_data.add(key="location", value=_DATA_FILE)
             tensor.external_data.add(key="offset", value=str(self._data.tell()))

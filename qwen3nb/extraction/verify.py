@@ -80,7 +80,7 @@ class Verification:
             "rounding": self.rounding,
             "causal_leak": self.leak,  # 0 if the model is causal
             "texts": len(self.lengths),
-            "tokens": list(self.lengths),
+            "tokens": list(self.lengths),  # of each text
             "padding": list(_SIDES),
         }
         if self.graph:
@@ -307,6 +307,7 @@ def _compare(
     leak = _checked_leak(run, reference, name)
     differences: list[Tensor] = []
     shapes: list[tuple[int, int]] = []
+    # The reference has states (T, H) of each input, for padding on either side.
     for side, batch_size in product(reference.states, batch_sizes):
         for start in range(0, len(reference.inputs), batch_size):
             batch = slice(start, start + batch_size)

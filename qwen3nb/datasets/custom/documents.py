@@ -245,6 +245,7 @@ def _with_all_columns(
         if needs_text and not has_text:
             raise DataError(f"{place}: no field {text_columns[0]!r}; fields: {listed(row)}")
         yield place, {column: row.get(column) for column in columns}
+    # A field may be absent from some rows, but not from all.
     missing_columns = [column for column in columns if column not in present]
     if present and missing_columns:
         raise DataError(

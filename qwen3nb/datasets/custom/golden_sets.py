@@ -47,6 +47,7 @@ def read_golden_set(file: Path, file_format: Format, *, byte_limit: int) -> dict
         rows = file_format.rows(file, RowRequest(byte_limit=byte_limit))
         return {"queries": with_our_names(_queries_of_judgements(rows, file))}
     content = file_format.content(file, byte_limit=byte_limit)
+    # A list is that of the queries; an object may also hold models and settings.
     tables: dict[str, object] = {"queries": content}
     if isinstance(content, Mapping):
         tables = dict(content)
@@ -69,6 +70,7 @@ def _queries_of_judgements(rows: Iterator[PlacedRow], file: Path) -> list[dict[s
     grades_by_query: dict[str, dict[str, int]] = {}
     for place, row in rows:
         columns = list(row)
+        # A missing column is a problem of the header, the first line.
         text_column = required_column(columns, _TEXT, place=f"{file}:1")
         columns.remove(text_column)  # a column has one meaning only
         document_column = required_column(columns, _DOCUMENT, place=f"{file}:1")

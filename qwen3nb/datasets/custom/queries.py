@@ -263,7 +263,7 @@ def _tables(file: Path) -> dict[str, object]:
         return parse_toml(text)
     except ValueError as error:
         reason = f"{printable(str(error)):.300}"
-        looks_like_other_format = text.lstrip().startswith(("{", "[{", "---"))
+        looks_like_other_format = text.lstrip().startswith(("{", "[{", "---"))  # JSON, YAML
         if looks_like_other_format:
             reason += f"; expected a name that ends in .toml, {', '.join(all_suffixes())}"
         raise DataError(f"{file}: not TOML: {reason}") from None
@@ -274,7 +274,7 @@ def _checked(file: Path, tables: dict[str, object]) -> QueryFile:
     try:
         content = _File.model_validate(tables)
     except pydantic.ValidationError as error:
-        problems = field_problems(error, tables, known=_KNOWN)
+        problems = field_problems(error, tables, known=_KNOWN)  # suggests known keys
         lines = [f"{file}: {problem}" for problem in problems[:_MOST_ERRORS]]
         if len(problems) > _MOST_ERRORS:
             lines.append(f"... and {len(problems) - _MOST_ERRORS} more")
