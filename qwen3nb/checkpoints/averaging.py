@@ -98,7 +98,12 @@ def select_checkpoints(
     selected = ranking.checkpoints[-count:]  # the latest or best are at the end
     if len(selected) < count:
         notes.append(f"{count} checkpoints requested, {len(selected)} averaged: no others exist")
-    return Selection(tuple(selected), ranking.rule, ranking.metrics, "; ".join(notes))
+    return Selection(
+        tuple(selected),
+        rule=ranking.rule,
+        metrics=ranking.metrics,
+        note="; ".join(notes),
+    )
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ def read_msmarco(folder: Path) -> CollectionFiles:
     """
     # Each file may also be compressed.
     queries_file = required(folder, "queries.dev.small.tsv", "queries.dev.tsv")
-    queries = _values_by_id(queries_file, numbered_tsv_rows(queries_file, 2))
+    queries = _values_by_id(queries_file, numbered_tsv_rows(queries_file, columns=2))
     qrels_file = required(folder, "qrels.dev.small.tsv", "qrels.dev.tsv")
     qrels, counts = _read_qrels(qrels_file, columns=_TREC_COLUMNS)
     candidates: dict[str, list[str]] | None = None
@@ -237,7 +237,7 @@ def read_msmarco(folder: Path) -> CollectionFiles:
         documents, candidates = _read_top_1000(top_1000_file)
     else:
         corpus_file = required(folder, "collection.tsv")
-        documents = _values_by_id(corpus_file, numbered_tsv_rows(corpus_file, 2))
+        documents = _values_by_id(corpus_file, numbered_tsv_rows(corpus_file, columns=2))
     # The lines of top1000.dev are in no order; a run gives the ranks.
     run_file = variant(folder, "run.dev.small.tsv", "run.dev.small.trec")
     has_order = run_file is not None
@@ -257,7 +257,7 @@ def _read_top_1000(file: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Return the passages by id, and the ids of each query's."""
     documents: dict[str, str] = {}
     candidates: dict[str, list[str]] = {}
-    for number, (query, document, _, passage) in numbered_tsv_rows(file, 4):
+    for number, (query, document, _, passage) in numbered_tsv_rows(file, columns=4):
         candidates.setdefault(query, []).append(document)
         # A passage is repeated for each query that it is a candidate of.
         earlier_passage = documents.setdefault(document, passage)

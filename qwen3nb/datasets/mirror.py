@@ -343,12 +343,12 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
             is_built_in = id_.startswith(_BUILT_IN_PREFIX)
             if _HUB_ID.fullmatch(id_) and not is_built_in:
                 names = (part.metadata.name,)
-                single_needs.append(Need("dataset", id_, data.get("revision"), names))
+                single_needs.append(Need("dataset", id_, data.get("revision"), used_by=names))
     for source in models:
         # A fusion of several models has parts.
         for part in source.parts or (source,):
             if part.on_hub and part.id is not None:
-                single_needs.append(Need("model", part.id, part.revision, (source.spec,)))
+                single_needs.append(Need("model", part.id, part.revision, used_by=(source.spec,)))
     return _joined(single_needs)
 
 

@@ -527,7 +527,7 @@ def _read_archive(opened: OpenedFile) -> Iterator[NumberedValue]:
             continue
         # A file in the archive may itself be compressed.
         packing = compression(Path(name)) or compression_of(content[:_BYTES_OF_SIGNATURE])
-        member = OpenedFile(content, place, packing, opened.notes)
+        member = OpenedFile(content, place=place, packing=packing, notes=opened.notes)
         reader = _reader_of(name, member)
         if reader is None:
             raise DataError(f"{place}: expected texts, or a file of type {supported_types()}")

@@ -319,7 +319,7 @@ def _compare(
                 differences.append((computed - expected).abs().max())
     largest = float(torch.stack(differences).max())  # NaN if any value is
     different_shapes = dict.fromkeys(shapes)
-    return _Comparison(largest, leak, batches=tuple(different_shapes))
+    return _Comparison(difference=largest, leak=leak, batches=tuple(different_shapes))
 
 
 def _checked_leak(

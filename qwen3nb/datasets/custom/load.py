@@ -213,10 +213,10 @@ def _counts(
     threshold: int,
 ) -> dict[str, int]:
     """Count judged documents that are missing, and queries by why they are dropped."""
-    grades = {query.id: query.grades for query in queries.queries}
+    qrels = {query.id: query.grades for query in queries.queries}
     counts = judgement_counts(
-        grades,
-        queries=grades,
+        qrels,
+        queries=qrels.keys(),
         documents=documents.texts,
         place=queries.file,
         zeros=False,

@@ -283,7 +283,12 @@ def _checked(file: Path, tables: dict[str, object]) -> QueryFile:
     if duplicate is not None:
         raise DataError(f"{file}: queries: Duplicate id {duplicate!r}")
     models = [_model(name, table, file) for name, table in content.models.items()]
-    return QueryFile(file, tuple(content.queries), tuple(models), content.settings)
+    return QueryFile(
+        file,
+        queries=tuple(content.queries),
+        models=tuple(models),
+        settings=content.settings,
+    )
 
 
 def _model(name: str, table: _ModelTable, file: Path) -> ModelEntry:
@@ -306,7 +311,13 @@ def _model(name: str, table: _ModelTable, file: Path) -> ModelEntry:
     prompts: dict[str, str] | None = None
     if table.prompts is not None:
         prompts = {str(role): prompt for role, prompt in table.prompts.items()}
-    return ModelEntry(name, spec, table.dimensions, label=table.name or "", prompts=prompts)
+    return ModelEntry(
+        name,
+        spec,
+        dimensions=table.dimensions,
+        label=table.name or "",
+        prompts=prompts,
+    )
 
 
 def _relative_to_file(part: str, file: Path) -> str:

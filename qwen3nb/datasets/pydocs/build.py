@@ -159,7 +159,8 @@ class PyDocs:
         unjudged_in_sample = unjudged[: documents - len(judged)]
         names = judged.union(unjudged_in_sample)
         entries = tuple(entry for entry in self.entries if entry.name in names)
-        return PyDocs(entries, tuple(sorted(drawn_queries)), self.versions)
+        query_names = tuple(sorted(drawn_queries))
+        return PyDocs(entries, query_names, self.versions)
 
 
 def load_pydocs() -> PyDocs:
