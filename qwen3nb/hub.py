@@ -407,6 +407,7 @@ def _transport_reason(error: BaseException) -> str:
         )
     if isinstance(error, httpx.ProxyError):
         return f"the proxy refuses {server}; check HTTPS_PROXY"
+    # Below httpx's error is often one of TLS or of the operating system, which says more.
     for cause in causes(error):
         for system_error, reason in _BY_SYSTEM_ERROR.items():
             if isinstance(cause, system_error):

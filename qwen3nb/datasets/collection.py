@@ -558,6 +558,7 @@ def _of_subset(
     rows = len(data["queries"]) + len(data["corpus"])
     irregularities = {
         UNKNOWN: len(judged.keys() - queries.keys()),
+        # A later row replaces an earlier one of the same id.
         DUPLICATES: rows - len(queries) - len(documents),
     }
     collection = TestCollection(

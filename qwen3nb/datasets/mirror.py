@@ -376,6 +376,7 @@ def hub_access(
     import datasets
     from huggingface_hub import constants
 
+    # With all data in the mirror, nothing is requested.
     if all(is_filled(need.id) for need in requirements):
         yield
         return

@@ -186,6 +186,7 @@ def _files_in(folder: Path) -> tuple[list[Path], list[str]]:
             elif not file.is_file():
                 unread.append(f"{name}: not a regular file")
             else:
+                # The hub's cache has each file twice: under its digest, and as a link to that.
                 _add_once(file, file_by_content)
     return sorted(file_by_content.values()), unread
 

@@ -111,7 +111,7 @@ def _collect(versions: dict[str, str]) -> TrainingPairs:
     for library in versions:
         for text, name in _docstrings(library):
             docstring = None
-            # Most docstrings are too short, which is faster to see than to parse.
+            # Too few words for a summary and a body, as most have: faster to see than to parse.
             may_be_long_enough = len(text.split()) >= QUERY_WORDS[0] + SHORTEST
             if may_be_long_enough:
                 docstring = split_docstring(text, name, shortest=SHORTEST)
