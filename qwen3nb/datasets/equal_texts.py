@@ -108,8 +108,8 @@ def with_copies(clusters: Mapping[str, str], queries: Mapping[str, str]) -> dict
             continue
         # The first query with a text decides; clusters of its copies are merged into its cluster.
         cluster = _final_cluster(cluster_of[query], merged_into)
-        cluster_of_copy = cluster_by_text.setdefault(plain, cluster)
-        earlier_cluster = _final_cluster(cluster_of_copy, merged_into)
+        first_cluster = cluster_by_text.setdefault(plain, cluster)
+        earlier_cluster = _final_cluster(first_cluster, merged_into)
         if earlier_cluster != cluster:
             merged_into[cluster] = earlier_cluster
     final_clusters: dict[str, str] = {}

@@ -317,7 +317,8 @@ def split_docstring(
             related += _names(body)
     # Without the function's name, which would give the answer away.
     body_words = _mask("\n".join(bodies), function).split()
-    document_words = body_words[: DOCUMENT_WORDS[1]]
+    _, longest = DOCUMENT_WORDS
+    document_words = body_words[:longest]
     fewest, most = QUERY_WORDS
     is_query = fewest <= len(summary.split()) <= most
     has_title = _UNDERLINE.search(summary) is not None  # a section instead of a summary
