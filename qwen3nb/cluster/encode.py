@@ -123,12 +123,15 @@ def encode_on_cluster(
         if device.startswith("cuda:"):
             raise ClusterError(f"--device {device}: Ray gives each worker a GPU; expected cuda")
         size = worker_size(nodes_of(ray), device=device, threads=threads)
+        # More parts than workers, so that all finish at about the same time.
         cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS * size.count)
         source_of_texts, _ = cuts
+        # A folder gets its whole path, as workers have another working directory.
         if Path(model).exists():
             model = str(Path(model).resolve())
         job = _EncodeJob(
             model=model,
+            # The folder keeps the vectors, and only this process shows progress.
             options={**options, "cache": False, "show_progress": False},
             role=role,
             source=source,
@@ -155,7 +158,7 @@ def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> W
     elif nodes:
         smallest = min(node.cpus for node in nodes)
         cores = min(_CORES, smallest)
-    count = sum(node.cpus // cores for node in nodes)
+    count = sum(node.cpus // cores for node in nodes)  # some nodes may leave a few cores unused
     if not count:
         largest = max((node.cpus for node in nodes), default=0)
         raise ClusterError(f"no node has {cores} cores for a worker; the largest has {largest}")
@@ -180,12 +183,14 @@ class ShardWorker:
         Raises ClusterError if this node does not see the files of the driver.
         """
         os.environ.update(node_environment(job.environment))
+        # Numerical libraries read these when they are loaded, so before torch.
         for name in _THREADS:
             os.environ[name] = str(job.threads)
         import torch
 
         torch.set_num_threads(job.threads)
         self._job = job
+        # The size tells a file of the same path on another disk apart.
         has_same_source = job.source.is_file() and job.source.stat().st_size == job.bytes
         if not has_same_source:
             raise _not_seen_error(job.source)
@@ -203,7 +208,7 @@ class ShardWorker:
             source=self._job.source,
             folder=self._job.folder,
             vectors=vectors,
-            advance=lambda _: None,
+            advance=lambda _: None,  # the driver shows the progress
         )
 
 
@@ -231,13 +236,13 @@ class _Encoding:
         self._idle_workers: list[Worker] = []
         self._loading: dict[Reference, Worker] = {}
         self._encoding: dict[Reference, tuple[Worker, Shard]] = {}
-        self._facts = _facts(job.model)
+        self._facts = _facts(job.model)  # of this machine; every worker must have the same
         self._identity = ""  # of the model, as the first worker has loaded it
-        self._refusals: list[Exception] = []
+        self._refusals: list[Exception] = []  # why workers are not used; not yet printed
         self._deaths: Counter[str] = Counter()  # of workers, by the file of their part
-        self._vectors: ShardedVectors | None = None
-        self._digests: dict[str, str] = {}
-        self._kept = 0
+        self._vectors: ShardedVectors | None = None  # the plan; None until a worker is loaded
+        self._digests: dict[str, str] = {}  # SHA-256 of the finished parts, by file
+        self._kept = 0  # parts that an earlier run had finished
 
     def run(self, size: WorkerSize, *, show_progress: bool) -> EncodedShards:
         """Start workers, assign parts until all are done, and write the manifest."""
@@ -266,6 +271,7 @@ class _Encoding:
             self._assign()
             nodes.check_presence(cpus=size.cores, gpus=size.gpus)
             bar.update(self._collect())
+            # Before that, the refusals are kept: if nobody is left, `_assign` raises the last one.
             a_worker_is_loaded = self._vectors is not None
             while a_worker_is_loaded and self._refusals:
                 bar.write(f"a worker is refused: {self._refusals.pop()}", file=sys.stderr)
@@ -275,6 +281,7 @@ class _Encoding:
         is_a_worker_left = self._loading or self._idle_workers or self._encoding
         if not is_a_worker_left:
             if self._refusals:
+                # Such as a model that no node can load.
                 raise self._refusals[-1]
             raise ClusterError("every worker died; finished parts are kept, so run it again")
         while self._idle_workers and self._waiting_parts:
@@ -310,6 +317,7 @@ class _Encoding:
             return
         if loaded is None:  # it died more often than Ray restarts it
             return
+        # The first worker decides which model it is; the others must have loaded the same.
         if not self._identity:
             self._identity = loaded.model.identity
         expected = {**self._facts, "identity": self._identity}
@@ -317,6 +325,7 @@ class _Encoding:
         if differing:
             self._refusals.append(ClusterError(f"node {loaded.node}: {differing}"))
             return
+        # The first call writes the plan of the folder; later ones only check it.
         self._vectors = start_shards(self._job.folder, self._cuts, loaded.model)
         self._idle_workers.append(worker)
 
@@ -329,7 +338,7 @@ class _Encoding:
             return 0
         digest, existed = result
         self._digests[part.file] = digest
-        if existed:
+        if existed:  # from an earlier run
             self._kept += 1
         self._idle_workers.append(worker)
         return part.texts
@@ -343,6 +352,7 @@ class _Encoding:
                 "Finished parts are kept; --batch-size or --max-length need less"
             )
         self._waiting_parts.appendleft(part)
+        # Ray restarts a dead worker by itself, but without the model.
         self._load(worker)
 
     def _result_unless_dead(self, reference: Reference) -> Any | None:
@@ -350,6 +360,7 @@ class _Encoding:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
+            # An error of the worker's own code, such as an EncoderError.
             raise error.cause from None
         except self._ray.exceptions.RayError:
             return None

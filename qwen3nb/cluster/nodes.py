@@ -122,13 +122,15 @@ def connected(address: str = LOCAL) -> Iterator[Ray]:
 
 def _start(ray: Ray, target: str) -> None:
     """Connect to a cluster or start one; nothing is printed, and our handler of SIGTERM stays."""
+    # It would print a traceback if the connection ends; `_watch` says so in one line.
     logging.getLogger("ray.util.client.logsclient").disabled = True
     options: dict[str, object] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if target == LOCAL:
         options["include_dashboard"] = False
         options["object_store_memory"] = _STORE
+    # Ray sets a handler of its own, which is undone below.
     our_handler = signal.getsignal(signal.SIGTERM)
-    keep_exit_statuses()
+    keep_exit_statuses()  # before Ray starts its processes
     with _silent():
         ray.init(address=target, **options)
     # No public option turns off the dumps of nodes that died.
@@ -164,6 +166,7 @@ def _watch(head: str, ended: threading.Event) -> None:
                     f"\nError: Ray's head at {head} no longer answers ({error}). {HOW_TO_RESUME}"
                 )
                 print(message, file=sys.stderr, flush=True)
+                # Not sys.exit, which ends only this thread: the main one may wait for Ray forever.
                 os._exit(1)
 
 
@@ -179,6 +182,7 @@ def _answering_address(address: str) -> str:
     target = address
     if address == "auto":
         target = _address_of_this_machine()
+    # Such as ray://10.0.0.2:10001, or 10.0.0.2:6379 with an empty scheme.
     scheme, _, server = target.rpartition("://")
     host, _, port = server.rpartition(":")
     if scheme not in ("", "ray") or not host or not port.isdigit():
@@ -187,6 +191,7 @@ def _answering_address(address: str) -> str:
             "expected auto, host:port or ray://host:port, or nothing for a Ray on this machine"
         )
     try:
+        # Fails at once if nobody answers; Ray would wait for minutes.
         _greet(server)
     except (OSError, UnicodeError) as error:
         raise ClusterError(f"no Ray cluster answers at {target}: {error}. {_ADVICE}") from None
@@ -199,6 +204,7 @@ def _address_of_this_machine() -> str:
     """Return the address of the cluster that this machine belongs to."""
     from ray._private.services import find_bootstrap_address
 
+    # `ray start` leaves the address of its cluster in a file, which the function reads.
     address = os.environ.get("RAY_ADDRESS") or find_bootstrap_address(None)
     if not address:
         raise ClusterError(
@@ -251,7 +257,7 @@ def nodes_of(ray: Ray) -> list[Node]:
     nodes = []
     for description, name in zip(descriptions, names, strict=True):
         resources = description["Resources"]
-        if names.count(name) > 1:
+        if names.count(name) > 1:  # several nodes on one machine
             name = f"{name} ({description['NodeID'][:6]})"
         node = Node(
             id=description["NodeID"],
@@ -260,7 +266,7 @@ def nodes_of(ray: Ray) -> list[Node]:
             gpus=resources.get("GPU", 0.0),
             memory=int(resources.get("memory", 0)),
         )
-        if node.cpus:
+        if node.cpus:  # others take no runs
             nodes.append(node)
     return sorted(nodes, key=lambda node: node.name)
 
@@ -283,6 +289,7 @@ def sent_environment() -> dict[str, str]:
         if is_setting or name in admitted_by_user:
             environment[name] = value
     environment["QWEN3NB_HOME"] = str(paths.root())
+    # Every node must multiply by the same library, or the numbers would differ.
     environment[LINEAR] = linear_library()
     return environment
 
@@ -316,6 +323,7 @@ def run_facts() -> dict[str, str]:
         facts["notebooks"] = _short_digest(digests)
     else:
         facts["notebooks"] = f"none in {folder}"
+    # A node that cannot write there has another fact than this machine, so it is refused.
     facts["cache"] = _fact(lambda: _try_to_write(paths.cache()))
     facts[TEMPORARY] = _fact(lambda: _try_to_write(Path(tempfile.gettempdir())))
     return facts
@@ -358,6 +366,7 @@ def _fact(compute: Callable[[], object]) -> str:
     try:
         fact = compute()
     except (ValueError, OSError, ImportError, RuntimeError) as error:
+        # The reason is then the fact: it differs from that of a machine that has one.
         lines = str(error).splitlines() or [""]
         return f"none ({type(error).__name__}: {lines[0]})"
     if isinstance(fact, str):
@@ -370,7 +379,7 @@ def difference(expected: Mapping[str, str], reported: Mapping[str, str]) -> str:
     if expected and not reported:
         return "it reports neither versions nor code; is this version of qwen3nb installed there?"
     differences = []
-    for name in dict.fromkeys((*expected, *reported)):
+    for name in dict.fromkeys((*expected, *reported)):  # a fact may be missing on one side
         fact_there = reported.get(name) or "none"
         fact_here = expected.get(name) or "none"
         if fact_there != fact_here:
@@ -409,6 +418,7 @@ def cause(error: Exception) -> str:
     kind = type(error).__name__
     if kind == "GetTimeoutError":
         return f"no answer within {_SECONDS_TO_ANSWER:.0f} s"
+    # Ray's text is a traceback, whose last line is the reason.
     if kind != "OutOfMemoryError":
         return f"{kind}: {lines[-1].strip()}"
     # Such as "1 worker(s) were killed. Memory on the node (IP: 10.0.0.2, ID: 96) was 10.2GB used".
@@ -426,12 +436,12 @@ class KnownNodes:
         """Compare nodes with the ``expected`` facts (none: not at all) and needed ``folders``."""
         self._ray = ray
         self.expected = expected or {}
-        self._folders = folders
+        self._folders = folders  # of models and data
         self._names: dict[str, str] = {}  # of those examined, by Ray's id
         self._refused: dict[str, str] = {}  # the reasons, likewise
-        self._lock = threading.RLock()
-        self._last_check = 0.0
-        self._without_nodes_since: float | None = None
+        self._lock = threading.RLock()  # reentrant: `examine` calls `refuse`
+        self._last_check = 0.0  # time of the monotonic clock
+        self._without_nodes_since: float | None = None  # likewise; None while there are nodes
 
     def name(self, node: str) -> str:
         """Return the name of a node, given by Ray's id, which may have joined just now."""
@@ -501,8 +511,10 @@ class KnownNodes:
         """Let a node write its report; return Ray's reference to it."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        # On this node only (not soft), and in a process that ends afterwards (max_calls=1), as the
+        # task changes its environment.
         task = self._ray.remote(max_calls=1)(report_of_node).options(
-            num_cpus=0,
+            num_cpus=0,  # waits for no run on that node
             max_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
         )
@@ -528,6 +540,7 @@ class KnownNodes:
         differing = difference(self.expected, report.facts)
         if differing:
             return differing
+        # The report was written between the request and now, unless the node's clock is wrong.
         now = time.time()
         is_early = report.time <= requested - _CLOCK_TOLERANCE
         is_late = report.time >= now + _CLOCK_TOLERANCE
@@ -547,6 +560,7 @@ class KnownNodes:
         if now < self._last_check + _SECONDS_BETWEEN_CHECKS:
             return
         minutes = f"{_SECONDS_WITHOUT_NODES / 60:.0f} min"
+        # Ray itself would wait for nodes forever, without a word.
         nodes = self._accepted()
         if any(node.cpus >= cpus and node.gpus >= gpus for node in nodes):
             self._without_nodes_since = None

@@ -110,7 +110,7 @@ def start_guarded(
             stderr=errors,
             env=dict(environment),
             cwd=folder,
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C in the terminal then reaches only this process
         )
 
 
@@ -126,6 +126,7 @@ def run_guarded(
 
     ``log`` gets its output; ``scratch`` is removed if the worker or the raylet dies.
     """
+    # This process is a worker of Ray; its parent is the raylet, the node's Ray itself.
     worker, raylet = os.getpid(), os.getppid()
     process = start_guarded(
         command,
@@ -134,7 +135,7 @@ def run_guarded(
         folder=folder,
         owners=[worker, raylet],
         remove_if_lost=str(scratch),
-        with_waiter=True,
+        with_waiter=True,  # Ray kills its worker's child: the waiter, and not the guard
     )
     return process.wait()
 
@@ -153,13 +154,15 @@ def guard(
     ``scratch``, a folder for temporary files are removed afterwards; the folder
     ``remove_if_lost`` if an owner is gone.
     """
-    environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}  # process watched by a kernel
+    # The kernel of a notebook ends by itself if the process of this variable is gone.
+    environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}
     leftovers = list(remove)
     if scratch:
         import tempfile
 
         environment["TMPDIR"] = tempfile.mkdtemp(prefix="qwen3nb-")
         leftovers.append(environment["TMPDIR"])
+    # Before the child is started, so that no signal can end the guard and leave the child.
     wait_for_signals = _catch_signals()
     child = _start_child(command, environment)
     ended_by_itself = _wait_for_end(child, owners, wait_for_signals)
@@ -167,8 +170,10 @@ def guard(
     an_owner_is_gone = not _are_alive(owners)
     if an_owner_is_gone and remove_if_lost:
         leftovers.append(remove_if_lost)
+    # Only after the descendants are dead, which would write new files.
     _remove(leftovers)
     if an_owner_is_gone:
+        # Last, as the driver may then repeat the run on another node.
         _kill_worker_of_dead_ray(owners)
     if ended_by_itself:
         return child.returncode
@@ -201,6 +206,7 @@ def _catch_signals() -> Callable[[float], set[int]]:
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        # With a handler, even one that does nothing, the signal does not end this process.
         signal.signal(number, lambda *_: None)
 
     def wait_for_signals(seconds: float) -> set[int]:
@@ -225,7 +231,7 @@ def _start_child(command: Sequence[str], environment: Mapping[str, str]) -> subp
         if libc is not None:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != guard_pid:  # it died before the request
-            os._exit(1)
+            os._exit(1)  # sys.exit would run the guard's clean-up in this copy of it
 
     return subprocess.Popen(
         command,
@@ -245,9 +251,11 @@ def _wait_for_end(
     while not _has_ended(child):
         signals = wait_for_signals(_INTERVAL)
         must_end = signal.SIGTERM in signals or signal.SIGHUP in signals
+        # The caller kills a child that has not ended.
         if must_end or not _are_alive(owners):
             return _has_ended(child)
         if signal.SIGINT in signals:
+            # An interrupt is passed on to the whole process group of the child.
             with suppress(ProcessLookupError, PermissionError):  # it has just ended
                 os.killpg(child.pid, signal.SIGINT)
     return True
@@ -255,7 +263,7 @@ def _wait_for_end(
 
 def _has_ended(child: subprocess.Popen[bytes]) -> bool:
     """Return whether a child has ended; collect the statuses of ended orphans, too."""
-    any_child = -1
+    any_child = -1  # orphans, too, as the guard adopts them on Linux
     while True:
         try:
             pid, status = os.waitpid(any_child, os.WNOHANG)
@@ -270,6 +278,7 @@ def _has_ended(child: subprocess.Popen[bytes]) -> bool:
 
 def _are_alive(owners: Sequence[int]) -> bool:
     """Return whether each process is still the parent of the previous one, and not a zombie."""
+    # The system gives a process another parent if its own dies, even if the id is used again.
     if not owners or os.getppid() != owners[0]:
         return False
     if len(owners) == 1:  # known without the import of psutil
@@ -278,10 +287,12 @@ def _are_alive(owners: Sequence[int]) -> bool:
 
     try:
         process = psutil.Process(owners[0])
+        # Each owner must still be the parent of the one before it.
         for parent_pid in owners[1:]:
             if process.ppid() != parent_pid:
                 return False
             process = psutil.Process(parent_pid)
+        # A zombie has ended, but still has an id.
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
@@ -299,6 +310,7 @@ def _kill_descendants(child: subprocess.Popen[bytes]) -> None:
         may_clean_up = elapsed <= _TIME_TO_CLEAN_UP
         for process in _descendants():
             with suppress(psutil.Error):  # gone, or of another user
+                # Resource trackers remove shared memory and files of the others, and then end.
                 if may_clean_up and _cleans_up(process):
                     continue
                 process.kill()
@@ -358,6 +370,7 @@ def main(text: str, *command: str) -> None:
     orders = json.loads(text)
     if hasattr(signal, "SIGCHLD"):  # where ignored, the status of a child is lost
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # Fork: the parent waits, and the child is the guard. Ray kills only the parent.
     if orders.pop("with_waiter", False):
         waiter = os.getpid()
         guard_pid = os.fork()

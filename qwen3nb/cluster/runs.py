@@ -45,6 +45,7 @@ def other_model(results: Path, specs: Iterable[str]) -> str:
             fingerprints += [fingerprint(part) for part in source.parts or (source,)]
     except (ValueError, OSError):  # reported by the run
         return ""
+    # An adapter's content depends on its base, which only the run knows: not compared.
     if any("base" in known_model for known_model in fingerprints):
         return ""
     for file in sorted(results.glob("*/seed_*/*.json")):
@@ -114,9 +115,11 @@ def run_on_node(request: Request) -> Delivery:
             archive = _pack(scratch, request, failed=status != 0)
             parts = tuple(map(ray.put, _blocks_of(archive)))
     except OSError as error:  # such as a full disk
+        # Facts are only compared on a cluster, not with a Ray on the driver's own machine.
         is_only_node = not request.facts
-        if is_only_node:  # the run fails
-            raise
+        if is_only_node:
+            raise  # there is no other one that could repeat the run
+        # A fact that differs: the driver refuses this node and repeats the run on another one.
         facts = {**request.facts, TEMPORARY: f"none ({error})"}
         status = 1
         sees_records = False
@@ -142,6 +145,7 @@ def _run(request: Request, scratch: Path) -> int:
     environment = node_environment(request.environment)
     environment["QWEN3NB_RESULTS"] = str(scratch / "results")
     environment["QWEN3NB_BOOK"] = str(scratch / "book")
+    # The same working directory as the driver's, for relative paths, if there is one.
     folder = Path(request.folder)
     if not folder.is_dir():
         folder = scratch
@@ -161,9 +165,11 @@ def _link_reusable(request: Request, scratch: Path) -> bool:
     A part of an evaluation gets only the records of its tasks.
     """
     results = Path(request.results)
+    # The driver has just made this folder, so another disk under the same path lacks it.
     sees_results = (results / request.mark).is_dir()
     if not sees_results:
         return False
+    # The keys of a part's tasks, with which its files begin; none for a whole evaluation.
     tasks = tuple(request.part.get("only", ()))
     for pattern in _REUSABLE:
         for file in results.glob(pattern):
@@ -189,11 +195,13 @@ def _pack(scratch: Path, request: Request, *, failed: bool) -> Path:
     partial_pages = scratch / "results" / "partial"
     files = [scratch / "log"]
     for folder in (scratch / "results", scratch / "book"):
+        # Links are the driver's own files; see `_link_reusable`.
         files += [file for file in sorted(folder.rglob("*")) if not file.is_symlink()]
     with tarfile.open(archive, "w") as tar:
         for file in files:
             if not file.is_file():
                 continue
+            # A notebook that stopped half-way is only of interest after a failure.
             if file.is_relative_to(partial_pages) and not failed:
                 continue
             name = file.relative_to(scratch)
@@ -230,5 +238,5 @@ def unpacked(delivery: Delivery, *, get: Callable[[Part], bytes], within: Path) 
         folder = Path(name) / "files"
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")
-        archive.unlink()
+        archive.unlink()  # not needed while the files are published
         yield folder
