@@ -21,8 +21,10 @@ from qwen3nb.utils.atomic_files import read_json, write_json
 def main(file: Path) -> None:
     """Execute the orders in a file, unless this node differs from the driver."""
     orders = read_json(file)
+    # Writes the facts of this node, by which the driver refuses it.
     if not _is_like_driver(orders, file):
         return
+    # The command line that the module run below then reads.
     sys.argv = ["qwen3nb", *orders["arguments"]]
     try:
         if orders["part"]:

@@ -118,19 +118,20 @@ class LocalExecutor:
     def __init__(self, at_once: int) -> None:
         """Run at most ``at_once`` at a time, and one per GPU."""
         devices = gpus()
-        slots = [""] * at_once
+        slots = [""] * at_once  # runs without a GPU
         if devices:
-            slots = devices[:at_once]
+            slots = devices[:at_once]  # one run per GPU
         self.at_once = len(slots)
         self.stopped = False
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
-        self._slots: queue.Queue[str] = queue.Queue()  # the GPU of each; empty without any
+        self._slots: queue.Queue[str] = queue.Queue()  # those free, by their GPU
         for slot in slots:
             self._slots.put(slot)
 
     def run(self, command: Command, *, log: Path) -> RunOutcome:
         """Run a command with its output in ``log``, and wait for its end."""
+        # Waits until one is free.
         gpu = self._slots.get()
         try:
             threads = cores() // self.at_once
@@ -139,6 +140,7 @@ class LocalExecutor:
                 environment["CUDA_VISIBLE_DEVICES"] = gpu
             log.write_bytes(b"")  # that of an earlier run is not shown for this one
             with self._lock:
+                # Under the lock: `stop` either ends this process, or it is not started.
                 if self.stopped:
                     return RunOutcome(command.name, STOPPED)
                 process = start_guarded(command.program, environment=environment, log=log)
@@ -159,6 +161,7 @@ class LocalExecutor:
             self.stopped = True
             running = list(self._running)
         for process in running:
+            # All of them first, so that they end at the same time.
             process.terminate()
         for process in running:
             try:
@@ -206,7 +209,7 @@ def on_cluster(
             nodes = KnownNodes(ray)
         else:
             nodes = KnownNodes(ray, run_facts(), folders)
-            nodes.examine()
+            nodes.examine()  # refuses those that differ from this machine
         share = NodeShare.of(nodes.usable(), at_once=at_once, gpus_each=gpus_each)
         # A node checks by this folder whether it sees that of the records.
         with temporary_folder(paths.results() / "sweep") as scratch:
@@ -231,6 +234,7 @@ class NodeShare:
     @classmethod
     def of(cls, nodes: Sequence[Node], *, at_once: int, gpus_each: float) -> NodeShare:
         """Return the share for ``at_once`` runs on the smallest node."""
+        # Where some nodes have GPUs, the others get no runs.
         nodes_for_runs = [node for node in nodes if node.gpus] or list(nodes)
         if not nodes_for_runs:
             raise ClusterError("the cluster has no node with a core for runs; add one")
@@ -243,6 +247,7 @@ class NodeShare:
             at_once = _RUNS_PER_NODE
             if most_gpus:
                 at_once = max(1, int(most_gpus / gpus_each))
+        # At least one core for each run.
         runs_on_smallest = min(at_once, fewest_cpus)
         return cls(fewest_cpus // runs_on_smallest, gpus_each, most_memory)
 
@@ -279,6 +284,7 @@ class RayExecutor:
         if command.on_this_machine:
             return self._here.run(command, log=log)
         errors = self.ray.exceptions
+        # The reason if it is lost each time; another failure replaces it.
         failure: Exception = RuntimeError("its files were lost with their node")
         losses = 0
         while losses < _REPEATS and not self.stopped:
@@ -290,11 +296,13 @@ class RayExecutor:
             except errors.LocalRayletDiedError:
                 raise ClusterError(f"the connection to Ray is lost. {HOW_TO_RESUME}") from None
             except errors.RayError as error:
+                # Any failure may come from a node that differs from this machine.
                 failure = error
                 a_node_was_refused = bool(self.nodes.expected) and self.nodes.examine()
                 if not a_node_was_refused:
                     break
                 continue
+            # Without one, the node was refused, and the run goes to another.
             if outcome is not None:
                 return outcome
         if self.stopped:
@@ -306,7 +314,7 @@ class RayExecutor:
         """Run a command on a node, and publish its files; None if the node was refused."""
         facts = self._facts(command)
         delivery = self._delivery(command, log, facts)
-        if delivery is None:
+        if delivery is None:  # it was not started any more
             return RunOutcome(command.name, STOPPED)
         # A node with other code may deliver no facts.
         objection = difference(facts, getattr(delivery, "facts", {}))
@@ -316,6 +324,7 @@ class RayExecutor:
             self.nodes.refuse({delivery.node: objection})
             return None
         if not delivery.sees_records:
+            # The run of a page then cannot find the records of its parts there.
             self.nodes_see_records = False
         node = self.nodes.name(delivery.node)
         return RunOutcome(command.name, delivery.status, delivery.seconds, node)
@@ -326,10 +335,12 @@ class RayExecutor:
             unpacked(delivery, get=self.ray.get, within=self.scratch) as folder,
             self._publishing_lock,
         ):
+            # Other notebooks may run further models, which the command does not name.
             if command.is_evaluation:
                 objection = other_model(folder / "results", command.models)
                 if objection:
                     return objection
+            # A part has no page; an earlier failure of the page stays noted until it has run.
             unfinished = delivery.status != 0 or bool(command.part)
             publish_files(folder, log=log, page=command.page, failed=unfinished)
         return ""

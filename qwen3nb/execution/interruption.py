@@ -49,8 +49,9 @@ def interrupted_by_signals() -> Iterator[None]:
     earlier_handlers = {}
     for number in _SIGNALS:
         handler = signal.getsignal(number)
+        # An ignored signal stays ignored, such as SIGHUP under nohup.
         if handler is not signal.SIG_IGN:
-            earlier_handlers[number] = handler or signal.SIG_DFL
+            earlier_handlers[number] = handler or signal.SIG_DFL  # None: not set by Python
     for number in earlier_handlers:
         signal.signal(number, interrupt)
     try:

@@ -120,6 +120,7 @@ def run_key(notebook: Notebook, values: Values) -> str:
     if "training" in values:
         parts["training"] = _training_stamps(values["training"])
     facts = notebook["metadata"]["qwen3nb"]
+    # A notebook on stored records; its metadata say so.
     if facts.get("reads") == "results":
         parts["results"] = cached_call(_results_digests, facts.get("folder", ""))
         parts["baseline"] = cached_call(book_settings).baseline
@@ -198,12 +199,13 @@ def finished_page(notebook: Path, parameters: Values, *, name: str = "") -> Path
     if not page.is_file():
         return None
     content = cached_call(read_notebook, notebook)
-    shows_current_state = content["metadata"]["qwen3nb"].get("always")
+    shows_current_state = content["metadata"]["qwen3nb"].get("always")  # such as a status page
     if shows_current_state:
         return None
     try:
         published = json.loads(page.read_bytes())
         facts = published["metadata"]["qwen3nb"]
+        # A later run failed, something it depends on has changed, or so have the baselines.
         if "failed" in facts or facts["key"] != run_key(content, values) or is_old(published):
             return None
     except (ValueError, KeyError, TypeError):  # damaged, or a foreign page
@@ -247,13 +249,14 @@ def run_notebook(
         if not fresh:
             finished = finished_page(notebook, parameters, name=name)
             if finished is not None:
-                settle(finished)
+                settle(finished)  # leftovers of a run that was killed after it had published
                 return finished
         values = resolved_parameters(notebook, parameters)
         page = page_path(notebook, values, name=name)
         partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
         other_run = _OtherRun(paths.page_key(page))
         with exclusive_lock(partial, purpose="runs", on_wait=other_run.note):
+            # While this process waited for the lock, the other may have made the page.
             if other_run.seen and not fresh and _is_finished(notebook, parameters, name=name):
                 return page
             _execute(notebook, partial, parameters, name=page.stem, show_progress=show_progress)

@@ -63,6 +63,7 @@ def page_name(notebook: str, values: Values, declared: Declared) -> str:
     page = "-".join(slug for slug in slugs if slug)
     if len(page) <= _LONGEST:
         return page
+    # Tells long names with the same beginning apart.
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]
     beginning = page[: _LONGEST - len("-") - _DIGITS].rstrip("-.")
     return f"{beginning}-{digest}"
@@ -167,6 +168,7 @@ def page_title(notebook: NotebookNode, values: Values) -> str | None:
     has_subject = any(name in values for name in _SUBJECTS)
     if not has_subject and not details:
         return None
+    # Such as `e5-base · fast · max length 256`.
     return " · ".join(escaped(part) for part in [*_subject(notebook, values), *details])
 
 
@@ -179,6 +181,7 @@ def _part_of_title(name: str, values: Values, declared: Declared) -> str:
         return ""
     if name == "data":
         return _entries_text(value)
+    # The subject begins the title; see `_subject`.
     if name in _SUBJECTS or not _is_distinctive(name, value, declared):
         return ""
     if name in _SELECTIONS:
@@ -193,6 +196,7 @@ def _subject(notebook: NotebookNode, values: Values) -> list[str]:
     if "checkpoint" in values:
         label = model_of(values).label
         if "tier" in values:
+            # An evaluation: "Evaluation" in each title would say nothing.
             return [label]
         return [heading, label]
     if "training" in values:
@@ -229,6 +233,7 @@ def page_command(notebook: str, values: Values, declared: Declared) -> str:
     if notebook == "eval":
         words = ["qwen3nb", "eval"]
     for name, value in values.items():
+        # Always named, whatever the default is: a page is of a model or a training.
         required = name in ("checkpoint", "training")
         if name in declared and (required or value != declared[name].default):
             words += option_words(name, value)
@@ -252,7 +257,7 @@ def baselines_now(trace: RunTrace, values: Values) -> list[list[str]]:
 def is_old(page: Notebook) -> bool:
     """Return whether a page (as JSON) would now have other baselines, or newer records of them."""
     trace = read_trace(page)
-    if trace is None:
+    if trace is None:  # a page without scores
         return False
     facts = page["metadata"]["qwen3nb"]
     baselines = trace.baselines
@@ -264,12 +269,13 @@ def is_old(page: Notebook) -> bool:
 def is_measured(page: Notebook) -> bool:
     """Return whether another run would reuse every record, by their versions."""
     trace = read_trace(page)
-    if trace is None:
+    if trace is None:  # a page without scores
         return True
     tasks_of_page = {(score.model, score.task) for score in trace.scores}
     versions_now = Environment.current().versions
     for record in _records(page["metadata"]["qwen3nb"]["parameters"]):
         is_on_page = (record.model.label, record.task.key) in tasks_of_page
+        # Under other versions of the libraries, it would be computed again.
         if is_on_page and record.environment.versions != versions_now:
             return False
     return True

@@ -71,6 +71,7 @@ class _Client(PapermillNotebookClient):
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         """Clean a message before it is stored, logged or printed."""
         content, kinds = self._secrets.clean(msg["content"])
+        # That kind of message repeats the cell's code, and is no output.
         if kinds and msg["msg_type"] != "execute_input":
             _log.warning("removed from the output of cell %d: %s", cell_index, ", ".join(kinds))
         if msg["msg_type"] == "stream":
@@ -165,12 +166,14 @@ class _Run:
         from qwen3nb.execution.study_paths import relative_to_working_directory
 
         values = self.page_run.values
+        # Those given, but checked: folders relative to the study, for example.
         checked = {name: values[name] for name in self.given}
         injected = relative_to_working_directory(checked)
         if self.default_model:
             injected["checkpoint"] = values["checkpoint"]
         if injected == self.given:
             return nb
+        # Replaces the cell that papermill has injected.
         return parameterize_notebook(nb, injected)
 
     def publish(self, nb: Any) -> None:
@@ -224,7 +227,7 @@ class Engine(engines.NBClientEngine):
         from qwen3nb.execution.parameters import is_python
 
         source = Path(str(options.get("input_path")))
-        if not is_ours(nb, source) or not is_python(nb):
+        if not is_ours(nb, source) or not is_python(nb):  # then papermill does it alone
             return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         keep_exit_statuses()  # or the end of a kernel would look like a success
         output = None
@@ -254,6 +257,7 @@ class Engine(engines.NBClientEngine):
         if environment is None:  # the notebook is not ours
             return super().execute_managed_notebook(nb_man, kernel_name, **options)
         options.pop("input_path", None)  # only for `execute_notebook`
+        # The left names are those of nbclient, the right ones those of papermill.
         client = _Client(
             nb_man,
             kernel_name=kernel_name,
@@ -272,13 +276,13 @@ def _positionals(arguments: Sequence[str]) -> list[int]:
     position = 0
     while position < len(arguments):
         argument = arguments[position]
-        if argument == "--":
+        if argument == "--":  # all that follow are positional
             following = range(position + 1, len(arguments))
             return [*positions, *following]
         if argument in VALUES_PER_OPTION:
             number_of_values = VALUES_PER_OPTION[argument]
             position += number_of_values
-        elif argument == "-" or not argument.startswith("-"):
+        elif argument == "-" or not argument.startswith("-"):  # standard input
             positions.append(position)
         position += 1
     return positions
@@ -294,6 +298,7 @@ def completed(arguments: Sequence[str]) -> list[str]:
     positions = _positionals(arguments)
     if not positions or {"--help", "-h", "--version"} & set(arguments):
         return list(arguments)
+    # The positional arguments are the notebook and, after it, the output.
     place_of_notebook = positions[0]
     notebook = _notebook_in_study(arguments[place_of_notebook])
     if notebook is None:
@@ -319,6 +324,7 @@ def _kernel_options(notebook: Path) -> list[str]:
     try:
         content = json.loads(notebook.read_bytes())
         named_fields = set(content["metadata"].get("kernelspec", {}))
+        # Fills in the kernel and language of Python where there are none.
         add_missing_metadata(content)
     except (ValueError, LookupError, TypeError):  # not a notebook; papermill reports it
         return []
@@ -348,6 +354,7 @@ def _notebook_in_study(argument: str) -> Path | None:
     if study is None:
         return None
     if study != paths.find_root():
+        # From here on, pages and records are those of the notebook's study.
         os.environ.setdefault("QWEN3NB_HOME", str(study))
     return notebook
 

@@ -225,12 +225,14 @@ def _check_models(values: Values, declared: Declared) -> None:
 
     if "checkpoint" in values:
         source = model_of(values)
+        # Such as a prompt for bm25.
         for name in _parameters_without_effect(source):
             if name in declared and values[name] != declared[name].default:
                 raise ValueError(
                     f"{name} {values[name]!r} has no effect on {source.spec}; leave it out"
                 )
     for stage in split_names(values.get("first_stage", "")):
+        # It is bm25, the candidates given with the data, a file of candidates, or a model.
         if stage not in ("bm25", "given") and not path_from_root(stage).is_file():
             cached_call(find_source, stage)  # raises if there is no such model
 
@@ -249,12 +251,13 @@ def _parameters_without_effect(source: Source) -> list[str]:
 def _check_selection(values: Values) -> None:
     """Refuse a selection without tasks, such as a language that none of them has."""
     is_narrowed = any(values.get(name) for name in _NARROWING)
-    if values.get("data") or not is_narrowed:
+    if values.get("data") or not is_narrowed:  # own data, or whole tasks
         return
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
     names = ("tier", "tasks", "benchmark", *_NARROWING)
     selection = {name: values[name] for name in names if name in values}
+    # Raises if no task is left, as for a language that none of them has.
     cached_call(choose_tasks, **selection)
 
 
@@ -270,6 +273,7 @@ def check_baseline(values: Values, declared: Declared) -> None:
     folder = None
     if values.get("output_dir"):
         folder = path_from_root(values["output_dir"])
+    # Only labels are needed, so the files next to the records are not checked (whole).
     records = load_results(folder, adapters=False, whole=False)
     labels = sorted({record.model.label for record in records})
     label = re.sub(r" \(.*\)$", "", baseline)  # without the seed in "random-64 (seed 2)"
@@ -302,7 +306,7 @@ def cached_calls() -> Iterator[None]:
 def cached_call(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
     """Return ``function(*args, **options)``, cached within a `cached_calls`."""
     results = _results.get()
-    if results is None:
+    if results is None:  # not within `cached_calls`
         return function(*args, **options)
     key = (function, args, *options.items())
     if key not in results:
@@ -383,7 +387,7 @@ def _without_magics(source: str) -> str:
         is_magic = is_continued or text.startswith(("%", "!", "?")) or text.endswith("?")
         is_continued = is_magic and text.endswith("\\")
         if is_magic:
-            lines.append("")
+            lines.append("")  # the others keep their numbers
         else:
             lines.append(line)
     return "\n".join(lines)
@@ -406,6 +410,7 @@ def _typed_assignment(statement: ast.stmt, lines: Sequence[str]) -> Parameter | 
     if statement.value is None:
         return None
     try:
+        # Raises unless it is a literal, such as 3 or "fast".
         default = ast.literal_eval(statement.value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
@@ -483,12 +488,14 @@ def add_missing_metadata(notebook: MutableNotebook) -> None:
         cell.setdefault("source", "")
         _ensure_object(cell, "metadata")
     metadata = _ensure_object(notebook, "metadata")
+    # Ours state what they read; any other notebook is searched for the call that loads records.
     is_ours = isinstance(metadata.get("qwen3nb"), dict)
     facts = _ensure_object(metadata, "qwen3nb")
     if not is_ours and any("load_results" in cell_source(cell) for cell in cells):
         facts["reads"] = "results"
     language = _text_fields(metadata.get("language_info")).get("name", "python")
     kernel = {**_PYTHON, "language": language}
+    # What the notebook itself names takes precedence.
     metadata["kernelspec"] = kernel | _text_fields(metadata.get("kernelspec"))
 
 
@@ -529,6 +536,7 @@ def is_text_notebook(file: Path) -> bool:
     with file.open(encoding="utf-8", errors="replace") as text:
         head = text.read(_HEAD_LENGTH)
     if file.suffix in _MARKDOWN:
+        # A byte order mark may come first, as in files of Windows.
         has_front_matter = head.lstrip("\ufeff").startswith("---\n")
         return has_front_matter and _NAMES_KERNEL.search(head) is not None
     return _MARKS_CELLS.search(head) is not None
@@ -562,14 +570,17 @@ def unread_parameters(notebook: Notebook, declared: Declared) -> dict[str, str]:
             continue
         source = cell_source(cell)
         statements = parsed_cell(source)
+        # Any parameter may be read by such a cell, as by globals()[name].
         if statements is None or _READS_BY_NAME.search(source):
             return {}
+        # A magic reads names, such as `!ls {folder}` or `%time f(limit)`.
         for name in re.findall(r"\w+", _magics(source)):
             uses.append(_NameUse(name))
         for statement in statements:
             uses += _name_uses(statement)
     first_uses: dict[str, _NameUse] = {}
     for use in uses:
+        # Only the first use counts: a later `limit = 5` does not undo a read.
         first_uses.setdefault(use.name, use)
     reasons = {}
     for name in declared:
@@ -631,12 +642,13 @@ def check_parameters(declared: Declared, arguments: Values) -> NewValues:
 
     Unknown names, wrong types and invalid choices are in one ParameterError.
     """
+    # Types first: the checks of values below rely on them.
     problems = _problems_of_types(declared, arguments)
     if problems:
         raise ParameterError("\n".join(problems))
     values = {name: parameter.default for name, parameter in declared.items()}
     values |= relative_to_study(arguments)
-    if values.get("checkpoint") == "":
+    if values.get("checkpoint") == "":  # no model is given, but one is needed
         from qwen3nb.models.kinds.resolve import default_model
 
         values["checkpoint"], _sentence = cached_call(default_model)
@@ -651,11 +663,12 @@ def _problems_of_values(declared: Declared, values: Values) -> list[str]:
     problems = []
     for name, value in values.items():
         try:
-            cached_call(check_value, name, value)
+            cached_call(check_value, name, value)  # raises for an invalid one
         except (ValueError, OSError) as error:
             problems.append(str(error))
     try:
         _check_models(values, declared)
+        # Tasks can only be chosen by valid values, and doing so takes seconds.
         if not problems:
             _check_selection(values)
     except (ValueError, OSError) as error:
@@ -671,7 +684,7 @@ def _problems_of_types(declared: Declared, arguments: Values) -> list[str]:
             problems.append(_unknown_parameter_text(name, declared))
             continue
         expected = declared[name].type
-        if type(value) not in _TYPES[expected].classes:
+        if type(value) not in _TYPES[expected].classes:  # not isinstance: True is no int
             problem = f"{name} is {value!r} ({type(value).__name__}); expected {expected}"
             if expected == "str":
                 problem += "; papermill's `-r` passes the value as a string"
@@ -707,11 +720,12 @@ def typed_parameters(declared: Declared, texts: Mapping[str, str]) -> NewValues:
     """Convert strings from the command line to declared types, or raise ParameterError."""
     values: NewValues = {}
     for name, text in texts.items():
-        type_name = "str"
+        type_name = "str"  # for unknown names, which are refused later
         if name in declared:
             type_name = declared[name].type
         try:
             values[name] = _TYPES[type_name].parse(text)
+        # KeyError: a bool other than True and False.
         except (ValueError, KeyError):
             raise ParameterError(f"{name} is {text!r}; expected {type_name}") from None
     return values

@@ -31,22 +31,26 @@ def parts_of(values: Values, *, slots: int, runs: int) -> list[tuple[str, ...]]:
 
     ``slots`` runs fit on the cluster at a time, and ``runs`` evaluations share them.
     """
+    # Only a known model on whole tasks of MTEB is divided.
     if not values["checkpoint"] or values["data"] or values["limit"]:
         return []
     if names_prompt_set(values["prompts"]):
         return []
+    # Threads of a sweep ask at once: one chooses the tasks, which takes seconds.
     with _lock:
         planned = _planned(tuple(values[name] for name in SELECTION))
+    # Such as bm25, which skips all other tasks.
     if model_of(values).kind.searches:
         planned = [task for task in planned if task.type in SEARCH_TYPES]
     slots_per_run = slots / runs
+    # Enough to keep all nodes busy, but each worth the time to start it.
     useful_count = max(_FEWEST_PARTS, math.ceil(_PARTS_PER_SLOT * slots_per_run))
     worthwhile_count = int(sum(task.characters for task in planned) / _LEAST_CHARACTERS)
     count = min(useful_count, worthwhile_count)
     if count < 2:
         return []
     parts = divided(planned, count)
-    if len(parts) == 1:
+    if len(parts) == 1:  # all tasks are on one corpus
         return []
     return parts
 
@@ -74,6 +78,7 @@ def divided(planned: Sequence[Planned], count: int) -> list[tuple[str, ...]]:
     groups = _by_corpus(planned)
     groups.sort(key=_characters, reverse=True)
     parts = [_Part() for _ in range(count)]
+    # The largest first, each to the part that has the least so far.
     for group in groups:
         smallest = min(parts, key=lambda part: part.characters)
         smallest.characters += _characters(group)

@@ -127,9 +127,10 @@ class NotebookRun:
         if error is None:
             error, message = _last_error(notebook)
         failure = self._failure(error, message)
-        if ran_to_its_end(notebook):
+        if ran_to_its_end(notebook):  # only some of its tasks failed
             page = self._page_with_failures(notebook, failure)
         else:
+            # The results of an earlier run stay, below the failure.
             page = _earlier_page(self.page, failure) or self._failed_page(notebook, failure)
         self._write(page)
         note_failure(failure)
@@ -171,6 +172,7 @@ class NotebookRun:
         Parts of a stream are joined first, as a secret may span several.
         """
         assert self.page is not None  # noqa: S101 - only runs with a page are published
+        # A secret may span several parts of a stream, which show it as one.
         for cell in page.cells:
             if cell.cell_type == "code":
                 cell.outputs = _with_joined_streams(cell.outputs)
@@ -241,10 +243,11 @@ def set_notice(file: Path, text: str, *, title: str = "") -> None:
     """Replace the notice below the title of a page; an empty text removes it."""
     page = nbformat.read(file, as_version=4)
     sources_before = [cell.source for cell in page.cells]
+    # Without the notice of an earlier call, if there is one.
     page.cells = [cell for cell in page.cells if cell.get("id") != _id(_OLD_NOTICE)]
     if text:
         title = title or "This page is older than the results"
-        _below_title(page, _admonition(title, text, name=_OLD_NOTICE))
+        _below_title(page, _admonition(title, text, name=_OLD_NOTICE))  # changes the page in place
     sources = [cell.source for cell in page.cells]
     if sources != sources_before:
         write_text(file, nbformat.writes(page) + "\n")
@@ -333,6 +336,7 @@ def _earlier_page(file: Path, failure: FailedRun) -> NotebookNode | None:
     except (OSError, ValueError, KeyError, AttributeError):  # no page, or a foreign one
         return None
     page.metadata["qwen3nb"]["failed"] = failure.failed
+    # Without the notices of earlier failures.
     page.cells = [cell for cell in page.cells if not cell.get("id", "").startswith("failed-")]
     text = f"The run below finished {_readable_time(str(finished))}. The later failure:"
     notice = _admonition("A later run failed", text)
@@ -345,6 +349,7 @@ def _below_title(page: NotebookNode, *cells: NotebookNode) -> NotebookNode:
         page.cells = [*cells, *page.cells]
         return page
     title_cell, *others = page.cells
+    # The rest of the title's cell becomes a cell of its own, below the new ones.
     title_cell.source, _, text = title_cell.source.partition("\n")
     page.cells = [title_cell, *cells]
     if text.strip():
@@ -425,6 +430,7 @@ def without_empty_sections(notebook: NotebookNode) -> NotebookNode:
             cell.outputs = [output for output in cell.outputs if not _is_none(output)]
     cells: list[NotebookNode] = []
     level_of_next = 0  # of the next heading that is kept; 0 at the end
+    # From the end: a heading without text stays if a section below it does.
     for section in reversed(_sections(page)):
         level = _heading_level(section[0])
         has_subsection = level_of_next > level
@@ -483,6 +489,7 @@ def _ends_in_value(cell: NotebookNode) -> bool:
         return False
     if not statements:
         return False
+    # Also within a block, such as `if rows: show(rows)`.
     return any(isinstance(node, ast.Expr) for node in ast.walk(statements[-1]))
 
 
@@ -498,7 +505,7 @@ def clean(notebook: NotebookNode, *, title: str | None = None) -> NotebookNode:
     for cell in page.cells:
         tags = _tags(cell)
         if "parameters" in tags or "injected-parameters" in tags:
-            cell.metadata["tags"] = sorted({*tags, "remove-cell"})
+            cell.metadata["tags"] = sorted({*tags, "remove-cell"})  # the book hides such cells
         if cell.cell_type == "code":
             cell.outputs = _clean_outputs(cell.outputs)
     if title:
@@ -521,7 +528,7 @@ def _clean_outputs(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
     cleaned = []
     for output in outputs:
         data = output.get("data", {})
-        if "application/vnd.jupyter.widget-view+json" in data:
+        if "application/vnd.jupyter.widget-view+json" in data:  # such as a stale progress bar
             continue
         if output.output_type == "stream" and output.name == "stderr":
             output.text = _without_progress(output.text)

@@ -92,6 +92,7 @@ def _with_relative_paths(values: Values, *, bases: Sequence[Path]) -> NewValues:
             may_be_new = name in _MAY_BE_NEW
             relative_values[name] = _relative_path(value, bases, may_be_new=may_be_new)
         elif name in _MODELS:
+            # Several models are separated by commas.
             models = [_relative_model(entry, bases) for entry in _entries(value, bases)]
             relative_values[name] = ",".join(models)
         elif name in _MAYBE_PATHS:
@@ -121,7 +122,7 @@ def _is_name_of_model(entry: str) -> bool:
     """Return whether an entry names a known model, although there is a folder of that name."""
     from qwen3nb.models.kinds.resolve import find_source
 
-    if re.search(r"[/\\]", entry):
+    if re.search(r"[/\\]", entry):  # a path
         return False
     try:
         return find_source(entry).folder is None

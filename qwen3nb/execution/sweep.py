@@ -156,6 +156,7 @@ def _executor(
     """Return the executor of the jobs: this machine, or a cluster."""
     if not ray:
         count = min(at_once or fitting(jobs), len(jobs) or 1)
+        # Needs no end of its own, unlike a connection to a cluster.
         return nullcontext(LocalExecutor(count))
     if any(job.values.get("output_dir") for job in jobs):
         raise ParameterError(
@@ -195,7 +196,7 @@ def _outcomes(
                     executor.check_presence_of_nodes()
                 for future in ended:
                     yield indices[future], future.result()
-        except BaseException:
+        except BaseException:  # Ctrl-C, too
             executor.stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -269,6 +270,7 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
         log, purpose="sweeps", on_wait=say_that_it_waits, give_up=lambda: executor.stopped
     ):
         started = time.monotonic()
+        # Asked under the lock: another sweep may have finished the page meanwhile.
         if fresh or not reusable(job):
             return _execute(job, executor, log, fresh=fresh)
         return RunOutcome(
@@ -282,8 +284,8 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
 
 def _execute(job: Job, executor: Executor, log: Path, *, fresh: bool) -> RunOutcome:
     """Run a job in a process of its own; if it fails, the outcome has the reason."""
-    started = time.time()
-    clock = time.monotonic()
+    started = time.time()  # for the page of a failure
+    clock = time.monotonic()  # for the duration, even if the other clock is set meanwhile
     earlier_failure = failed_run(job.name)
     command = _command(job, fresh=fresh)
     if isinstance(executor, RayExecutor) and job.notebook == "eval":
@@ -316,10 +318,11 @@ def _run_parts(command: Command, values: Values, executor: RayExecutor) -> Comma
 
     numbers = range(1, len(parts) + 1)
     with ThreadPoolExecutor(len(parts)) as pool:
-        list(pool.map(run_part, numbers, parts))
+        list(pool.map(run_part, numbers, parts))  # raises the first error of a part
     if executor.nodes_see_records:
         return command
-    return replace(command, on_this_machine=True)  # where the records of all parts are
+    # The nodes share no disk: only this machine has the records of all parts.
+    return replace(command, on_this_machine=True)
 
 
 def reusable(job: Job) -> bool:
@@ -365,7 +368,7 @@ def _reason_of_failure(
     """Return why a job failed; write its page if the process died before doing so."""
     failure = failed_run(job.name)
     ending = _ending(outcome.exit_status)
-    if failure is None or failure == earlier_failure:
+    if failure is None or failure == earlier_failure:  # the process died without noting any
         _write_failed_page(job, outcome, started, ending)
         failure = failed_run(job.name)
     reason = ending
@@ -394,6 +397,7 @@ def _write_failed_page(job: Job, outcome: RunOutcome, started: float, ending: st
         page=job.page,
         partial=partial,
         started=started,
+        # This object is made only now, so the time that the process ran is added.
         before=outcome.seconds,
         log=str(outcome.log),
     )
@@ -513,6 +517,7 @@ def expanded(spec: str) -> list[str]:
     pattern = Path(spec).expanduser()
     bases = [Path.cwd(), paths.root()]
     if pattern.is_absolute():
+        # Path.glob takes relative patterns only: /data/run-* becomes data/run-* below /.
         bases = [Path(pattern.anchor)]
         pattern = pattern.relative_to(pattern.anchor)
     for base in bases:
