@@ -82,6 +82,7 @@ def option(
         settings["type"] = click.IntRange(min=minimum)
     if "show_default" not in settings:
         default = settings.get("default")
+        # An empty default says nothing, and a flag's is plain from its name.
         says_nothing = default in (None, "", ()) or isinstance(default, bool)
         settings["show_default"] = not says_nothing
     return click.option(*spellings, **settings)
@@ -164,6 +165,7 @@ def _prompts_in_one_line(context: click.Context, _: click.Parameter, values: Seq
     from qwen3nb.models.kinds.prompts import names_prompt_set, prompts_line
 
     first_value = values[0]
+    # A set of prompts, given by a number or a file, runs a task once per prompt.
     takes_sets = context.command.name == "eval"
     if takes_sets and len(values) == 1 and names_prompt_set(first_value):
         return first_value
@@ -203,6 +205,7 @@ def set_variables(values: Mapping[str, str]) -> None:
             else:
                 os.environ[name] = value
 
+    # Several commands may run in one process, as in tests.
     click.get_current_context().call_on_close(restore)
     os.environ.update(values)
 
@@ -221,7 +224,7 @@ def _variable_option(spelling: str, about: str, **settings: Unpack[OptionSetting
 
     return click.option(
         spelling,
-        expose_value=False,
+        expose_value=False,  # the command's function does not take it
         callback=set_variable,
         help=f"{about}  [{variable}]",
         **settings,
@@ -412,6 +415,7 @@ def parameter_option(
     if settings.get("type") is bool:
         spellings = [f"--{hyphenated}/--no-{hyphenated}"]
     common_spelling = _COMMON.get(name)
+    # Such as --model for the parameter checkpoint, unless --model means something else.
     if common_spelling and common_spelling not in used_spellings:
         spellings.insert(0, common_spelling)
     if name == "prompts":
@@ -422,6 +426,7 @@ def parameter_option(
         settings["callback"] = _prompts_in_one_line
     if name == "models":
         settings["multiple"] = True
+        # Several options make a tuple, which the callback joins to one text.
         settings["default"] = (settings["default"],)
         settings["callback"] = _joined
     return click.Option([name, *spellings], **settings)
@@ -440,6 +445,7 @@ def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
     """
 
     def decorate(command: _Command) -> _Command:
+        # Click gets one argument for all words; `call` gives them their names.
         @functools.wraps(command)
         def call(*, arguments: tuple[str, ...], **values: Any) -> Any:
             return command(**_with_arguments(values, arguments, spellings, texts))
@@ -465,8 +471,9 @@ def _with_arguments(
     """Return the values with the arguments in place of the options that are not given."""
     completed = dict(values)
     remaining = deque(arguments)
+    # Each argument is for the next name that has no option, in their order.
     for name, spelling in spellings.items():
-        if completed[name] is not None:
+        if completed[name] is not None:  # given as an option
             continue
         if not remaining:
             raise click.UsageError(f"Missing {name.upper()}, or option {spelling}.")

@@ -90,6 +90,7 @@ class Command(click.Command):
         parameters = self.get_params(ctx)
         spellings: set[str] = set()
         for parameter in parameters:
+            # The opposite of a flag, such as --no-boost, is secondary.
             spellings.update(parameter.opts, parameter.secondary_opts)
         has_arguments = any(isinstance(parameter, click.Argument) for parameter in parameters)
         words = [str(word) for word in args]
@@ -118,6 +119,7 @@ class Command(click.Command):
         text = f"study: {root}"
         if is_elsewhere:
             text += f", {folder.name}: {folder}"
+        # Silent only if the command reads the study that it is called in.
         may_surprise = self.writes or is_elsewhere or runs_elsewhere
         if may_surprise:
             say(text, err=True, dim=True)
@@ -133,6 +135,7 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command by name; for a mistyped one, suggest similar names."""
         name = args[0]
+        # Not while a shell completes a command (resilient parsing), nor for an option.
         is_name = not ctx.resilient_parsing and not name.startswith("-")
         if is_name and self.get_command(ctx, name) is None:
             names = self.list_commands(ctx)
@@ -202,6 +205,7 @@ class Program(CommandGroup):
 
     def __call__(self, *args: Any, **settings: object) -> Any:
         """Run a command; if it ends in a traceback, that is guarded, too."""
+        # Called by a test or another program, or to complete a command: errors are the caller's.
         if args or settings or os.environ.get(_COMPLETING):
             return self.main(*args, **settings)  # type: ignore[arg-type]
         with guarded_streams():
@@ -252,14 +256,16 @@ def _errors_in_one_line() -> Iterator[None]:
         yield
     except click.exceptions.NoArgsIsHelpError:
         raise  # its message is the help
+    # Before ClickException, of which it is one; likewise OSError before Exception.
     except click.UsageError as error:
         raise _Mistake(_usage_text(error)) from None
-    except (click.ClickException, BrokenPipeError):
+    except (click.ClickException, BrokenPipeError):  # click handles these itself
         raise
     except OSError as error:
         one_line = " ".join(explained(error).splitlines())
         raise click.ClickException(one_line) from None
     except Exception as error:
+        # Their messages say what to do, so a traceback would only hide them.
         is_ours = type(error).__module__.startswith("qwen3nb.")
         if is_ours or isinstance(error, (ValueError, ImportError)):
             raise click.ClickException(str(error)) from None

@@ -101,6 +101,7 @@ def _command_text(name: str, command: click.Command, parent: click.Context) -> s
     context = click.Context(command, info_name=name, parent=parent)
     text = [f"## {context.command_path}\n"]
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        # Click's mark of text that keeps its line breaks: examples.
         if paragraph.startswith("\b"):
             text.append(f"```sh\n{paragraph[2:]}\n```\n")
         else:
@@ -118,6 +119,7 @@ def _option_rows(command: click.Command, context: click.Context) -> list[tuple[s
     rows = []
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
+        # An argument, or a hidden option.
         if record is None:
             continue
         spelling, description = record
@@ -147,6 +149,7 @@ def parameters_text() -> str:
             rows.append((f"`{parameter.name}`", parameter.type, default, parameter.help))
         table = _table(("parameter", "type", "default", "what"), rows)
         text.append(f"## {name}\n\n{escaped(title)}\n\n{table}")
+    # Notebooks as text, such as .md, which are not run.
     for file in sorted(paths.notebooks().glob("[!.]*")):
         if is_text_notebook(file):
             reason = f"a notebook as text; `jupytext --to ipynb {file.name}`"
@@ -283,6 +286,7 @@ def _source_of(module: str) -> Path:
     if spec is None:
         raise ModuleNotFoundError(module)
     file = Path(str(spec.origin))
+    # A package that loads its names on first use imports them in its stub.
     stub = file.with_suffix(".pyi")
     if stub.exists():
         return stub
@@ -295,6 +299,7 @@ def _described(definition: _Definition, title: str) -> str:
     if isinstance(node, ast.ClassDef):
         return _class_text(node, definition.lines, title)
     decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+    # Such as property, or functools.cached_property.
     is_property = bool(decorators) and decorators[0].endswith("property")
     if is_property:
         return _directive("property", title, _docstring(node))

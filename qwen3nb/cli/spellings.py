@@ -125,9 +125,9 @@ def _spelling(option: str, other_names: Mapping[str, str], own_options: Collecti
     if not option.startswith("--") or option in own_options:
         return option
     hyphenated = _hyphenated(option)
-    if hyphenated in own_options:
+    if hyphenated in own_options:  # --output_dir for --output-dir
         return hyphenated
-    if other_names.get(hyphenated) in own_options:
+    if other_names.get(hyphenated) in own_options:  # --model_path for --model
         return other_names[hyphenated]
     return hyphenated
 

@@ -81,6 +81,7 @@ def bench_encode(
     opt.hide_library_bars()
     text_sets = {}
     for file in files:
+        # Its folder tells files of the same name apart.
         folder_name = file.resolve().parent.name
         text_sets[f"{folder_name}/{file.name}"] = texts_of_file(file, texts)
     if tasks:
@@ -88,6 +89,7 @@ def bench_encode(
     if not text_sets:
         text_sets = bench_texts(texts)
 
+    # A generator, so that each result is printed as soon as it is there.
     def measure_all() -> Iterator[EncodeBench]:
         for model in models:
             yield from measure(
@@ -104,6 +106,7 @@ def _print_results(results: Iterable[EncodeBench | RerankBench], as_json: bool) 
     finished = []
     for result in results:
         finished.append(result)
+        # The tables go to standard error if standard output is for the JSON document.
         click.echo(f"{machine()}\n{result.table()}\n", err=as_json)
     if as_json:
         opt.print_json({"machine": machine(), "results": finished})

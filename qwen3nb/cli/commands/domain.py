@@ -220,7 +220,7 @@ def _print_models(models: Sequence[object]) -> None:
 
     names: list[str] = []
     for model in models:
-        spec = str(getattr(model, "spec", model))
+        spec = str(getattr(model, "spec", model))  # an entry of the query file, or only a spec
         label = getattr(model, "label", "") or spec
         try:
             find_source(spec)
@@ -283,6 +283,7 @@ def _report(
     opt.print_table(report.tables()["Recommendation"])
     if folder is None:
         return
+    # Such as evaluation_20260131_093000.
     stem = f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
     with exclusive_lock(folder / stem):  # two reports of the same second get different numbers
         stem = _new_stem(folder, stem)

@@ -36,6 +36,7 @@ def cache_info() -> None:
 
     caches = list_caches()
     total = decimal(sum(cache.bytes for cache in caches))
+    # What decides the limit, unless the user has set it.
     origin = "half of the free disk; --cache-limit"
     if os.environ.get(LIMIT):
         origin = "--cache-limit"
@@ -66,7 +67,7 @@ def cache_verify(folder: Path | None) -> None:
     from qwen3nb.vectors.cache import list_caches, verify_cache
 
     lines = []
-    if folder is not None:
+    if folder is not None:  # written by `encode --shards`
         total = read_manifest(folder).texts
         for file in damaged_shards(folder):
             lines.append(f"{folder / file}: checksum mismatch; delete it and encode again")
@@ -107,6 +108,7 @@ def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: 
     if label is not None:
         caches = [cache for cache in caches if cache.label == label]
     total = sum(cache.bytes for cache in caches)
+    # With --model or --all, nothing is kept.
     size_to_keep = size or 0
     if dry_run:
         freed = max(0, total - size_to_keep)

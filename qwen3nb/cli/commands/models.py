@@ -119,6 +119,7 @@ def average(
     names_none = last is None and best is None
     if names_both or names_none:
         raise click.UsageError("give either --last N or --best N")
+    # None leaves the choice to the Trainer's own rule for the metric.
     lower_is_better = None
     if higher_is_better is not None:
         lower_is_better = not higher_is_better

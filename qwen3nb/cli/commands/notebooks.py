@@ -69,6 +69,7 @@ class NotebookCommand(Command):
         for command_option in command_options:
             own_spellings.update(command_option.opts)
         declared = params.read_parameters(_notebook(self.notebook))
+        # A short spelling, such as --model, must not be that of another option.
         used_spellings = own_spellings | {f"--{name}" for name in declared}
         options: list[click.Parameter] = []
         for name, parameter in declared.items():
@@ -81,6 +82,7 @@ class NotebookCommand(Command):
                 help=parameter.help,
             )
             used_spellings.update(option.opts)
+            # The command's own option wins, such as --fresh.
             if own_spellings.isdisjoint(option.opts):
                 options.append(option)
         return [*options, *command_options]
@@ -132,6 +134,7 @@ def _run(
         page = run_notebook(notebook, parameters, fresh=fresh, name=name)
     except NotebookError as error:
         if error.page is not None:
+            # Some tasks failed; the page has the others.
             _print_page(error.page, stamps_before)
         raise
     _print_page(page, stamps_before)
@@ -155,9 +158,11 @@ def _print_page(page: Path, stamps_before: Mapping[Path, FileStamp]) -> None:
 
     trace = read_trace(page)
     finished = read_finished(page)
+    # A page that is still the same file as before the command was not written again.
     page_is_reused = bool(finished) and stamps_before.get(page) == file_stamp(page)
     if trace is not None:
         if page_is_reused:
+            # Then so was every score on it.
             trace = replace(trace, reused=tuple(score.task for score in trace.scores))
         _print_scores(trace)
     columns = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
@@ -232,9 +237,11 @@ def _preview_evaluation(parameters: Mapping[str, object], *, fresh: bool) -> Non
     opt.hide_library_bars()
     values = resolved_parameters(paths.find_notebook("eval"), parameters)
     values = relative_to_working_directory(values)
+    # Missing data are an error only below, after the tables.
     model, tasks, run, preflight = check_needs_of_parameters(values, fresh=fresh, data_needed=False)
     opt.print_table(plan_by_type_table(preflight.planned))
     opt.print_table(preflight_table(preflight))
+    # Each raises if something is missing, unreadable, or does not fit.
     require_data(model, tasks, run, tier=values["tier"], limit=values["limit"])
     preflight.require_readable()
     preflight.require()
@@ -252,7 +259,7 @@ class _NotebookGroup(CommandGroup):
         try:
             notebook = _notebook(name)
         except click.ClickException:
-            if ctx.resilient_parsing:  # completion in a shell
+            if ctx.resilient_parsing:  # completion in a shell, which shows no errors
                 return None
             raise
         try:
@@ -357,7 +364,7 @@ def sweep(
 
     if file is None and not (models or tiers or notebooks):
         raise click.UsageError("nothing to run; give a TOML file, --model or --notebook")
-    plan = _read_plan(file)
+    plan = _read_plan(file)  # what the command line names takes precedence
     if at_once is None:
         at_once = plan.at_once
     if ray is None:
@@ -372,6 +379,7 @@ def sweep(
         gpus_each=gpus_each or plan.gpus_each,
         book=plan.book and not no_book,
     )
+    # Parameters by -p, and by options of their own, as both are texts.
     texts = dict(typed)
     for name, value in given_parameters(parameters).items():
         texts[name] = str(value)
@@ -381,6 +389,7 @@ def sweep(
     check_jobs(jobs)
     if dry_run:
         _print_plan(jobs, fresh=fresh, tokens_per_second=tokens_per_second or 0)
+    # `_sweep` returns the number of failed runs.
     elif _sweep(jobs, plan, fresh=fresh):
         sys.exit(1)
 
@@ -413,6 +422,7 @@ def _print_plan(jobs: Sequence[Job], *, fresh: bool, tokens_per_second: float) -
                 click.echo(f"reused     {job.name}")
                 continue
             click.echo(f"would run  {job.name}")
+            # Time and memory are only estimated for evaluations.
             if job.notebook == "eval":
                 evaluations.append(job.values)
     click.echo(f"{reused_count} of {len(jobs)} runs would be reused")
@@ -431,7 +441,7 @@ def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> int:
     if plan.book:
         from qwen3nb.book.build import build_book, require_jupyter_book
 
-        require_jupyter_book()
+        require_jupyter_book()  # raises now rather than after hours of runs
     outcomes = run_all(
         jobs, at_once=plan.at_once, fresh=fresh, ray=plan.ray, gpus_each=plan.gpus_each
     )

@@ -205,6 +205,7 @@ def card(
 
     if results is not None and results.is_file():
         summary = _read_summary(results)
+        # The summary names the model and the folder that it was in.
         if not model.is_dir() and str(model) == summary["model"]:
             model = paths.root() / str(summary["model_path"])
         results = _records_behind(results)
@@ -213,6 +214,7 @@ def card(
     if output is not None:
         click.echo(write_public(output, text))
         return
+    # Next to the model, where the hub looks for its card and its results.
     click.echo(write_public(model / "README.md", text))
     click.echo(write_hub_results(model, records_of(model, records)))
 

@@ -162,7 +162,7 @@ def _records_at(path: Path | None) -> list[Path]:
     from qwen3nb.records.store import result_files
     from qwen3nb.records.verification import removed_records
 
-    if path is None:
+    if path is None:  # of the study, which may have none yet
         return [*result_files(), *removed_records(paths.results())]
     if not path.exists():
         raise click.UsageError(f"{path}: no such file or folder")
@@ -282,7 +282,7 @@ def diff(first: str, second: str, as_json: bool) -> None:
         changes = changes_between(first, second)
     except ReleaseError as error:
         raise click.UsageError(str(error)) from None
-    lines = [f"{changes.same} records, all the same"]
+    lines = [f"{changes.same} records, all the same"]  # unless there are changes
     if changes:
         lines = list(changes.lines())
     opt.answer(changes.to_json(), *lines, as_json=as_json)
@@ -365,6 +365,7 @@ def _print_interference(report: Interference) -> None:
         if table.rows:
             opt.print_table(table)
         else:
+            # The note says why there are no rows.
             click.echo(f"{table.note}\n")
     say(report.verdicts, bold=True)
 

@@ -91,9 +91,10 @@ def _load_scorer(**arguments: Unpack[RerankerArguments]) -> ScoresPairs:
     from qwen3nb.models.model import Model
 
     spec = arguments["model"]
-    if not find_source(spec).kind.searches:
+    if not find_source(spec).kind.searches:  # a reranker
         return _load_reranker(**arguments)
     opt.hide_library_bars()
+    # A model that searches, such as ColBERT, can also score pairs.
     return loaded_scorer(Model(spec, device=arguments["device"], dtype=arguments["dtype"]))
 
 
@@ -105,6 +106,7 @@ def _load_reranker(**arguments: Unpack[RerankerArguments]) -> Reranker:
     max_length = arguments["max_length"]
     budget = arguments["budget"]
     if budget is None and arguments["batch_size"] is not None:
+        # A budget of tokens: as many as that many pairs of full length have.
         budget = arguments["batch_size"] * max_length
     return load_reranker(
         arguments["model"],
@@ -221,6 +223,7 @@ def _evaluate_and_print(
     try:
         run = evaluate()
     except EvaluationError as error:
+        # What was finished before the error.
         if error.run is not None:
             _print_run(error.run, lines_of)
         raise
@@ -242,7 +245,8 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
     for row in dataset_rows(suite.results):
         name = row.pop("dataset")
         main_metric = main_metrics.get(name, "nDCG@10")
-        metrics = dict.fromkeys([main_metric, *row])  # the main one first
+        # Each once, the main one first.
+        metrics = dict.fromkeys([main_metric, *row])
         scores = [f"{metric} {row[metric]:.4f}" for metric in metrics if row[metric] is not None]
         yield f"{name}: {', '.join(scores) or 'undefined, as a part is missing'}"
 

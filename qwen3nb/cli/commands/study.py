@@ -55,6 +55,7 @@ def _create(folder: Path, *, title: str, author: str) -> None:
 
     study = create_study(folder, title=title, author=author)
     click.echo(f"{study}\n")
+    # The nearest folder above it that is a study, too.
     outer_study = next(filter(paths.is_study, study.parents), None)
     if outer_study:
         click.echo(f"It is inside the study {outer_study}, whose book does not show its runs.\n")

@@ -71,6 +71,7 @@ def fetch(
         return
     with tqdm(total=len(required), unit="id", desc="arrived") as bar:
         say = partial(tqdm.write, file=sys.stderr)
+        # The reason of each failure, by what could not be fetched.
         failures = fetch_all(required, mirror, say=say, arrived=bar.update)
     _print_failures(failures)
     summary = f"{len(required) - len(failures)} of {len(required)} in {mirror}"
@@ -99,6 +100,7 @@ def _list_needs(required: Sequence[Need], *, as_json: bool) -> None:
         rows.append({**vars(need), "size": size})
         revision = (need.revision or "main")[:12]
         users = ", ".join(need.used_by[:3])
+        # Kind, id, revision and size in columns, then at most three that need it.
         lines.append(f"{need.kind:8} {need.id:45} {revision:13} {size:>10}  {users}")
     opt.answer(rows, *lines, as_json=as_json)
 
