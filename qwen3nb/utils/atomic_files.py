@@ -59,7 +59,8 @@ def errors_naming(path: Path, *, instead_of: Path | None = None) -> Iterator[Non
     try:
         yield
     except shutil.Error as error:
-        failures, *_ = error.args  # of all files that a folder's copy lacks
+        # Copying a folder collects the failures of its files: (source, copy, reason) each.
+        failures, *_ = error.args
         _source, _copy, reason = failures[0]
         raise OSError(f"{path}: {reason}") from error
     except OSError as error:
@@ -106,12 +107,14 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     sweep_leftovers(path)
     temporary = _temporary_path(path)
     with errors_naming(path, instead_of=temporary):
+        # Readable only by its owner until it is complete.
         handle = os.open(temporary, _CREATE, 0o600)
     try:
         with io.BufferedWriter(_NamedOutput(handle, path)) as file:
             yield file
             file.flush()
             with errors_naming(path, instead_of=temporary):
+                # On disk before the rename, or a power failure could leave an empty file.
                 os.fsync(handle)
                 temporary.chmod(0o644)
                 if replace:
@@ -122,13 +125,14 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
         with suppress(OSError):  # removed later as a leftover
             temporary.unlink()
         raise
-    sync_folder(path.parent)
+    sync_folder(path.parent)  # so that the rename itself survives a power failure
 
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder next to ``path`` for the block; first remove those of dead processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Those of processes that were killed.
     sweep_leftovers(path)
     folder = _temporary_path(path)
     folder.mkdir()
@@ -166,6 +170,7 @@ def sweep_leftovers(path: Path) -> None:
 def _remove_leftover(work: Path) -> None:
     """Remove a temporary file or folder if its writer is dead, or it is a week old."""
     is_old = time.time() - work.lstat().st_mtime > _ABANDONED
+    # None if the writer is on another machine, where it may still be at work.
     may_be_in_use = _writer_lives(work) is not False
     if may_be_in_use and not is_old:
         return
@@ -185,6 +190,7 @@ def _writer_lives(work: Path) -> bool | None:
     writer = work.name.split(".")[-2]  # 1a2b3c4d-4711-9f8e in .record.json.1a2b3c4d-4711-9f8e.tmp
     machine, _, rest = writer.partition("-")
     pid, _, _ = rest.partition("-")
+    # The process of another machine cannot be asked for.
     if machine != _machine() or not pid.isdecimal():
         return None
     import psutil
@@ -204,6 +210,7 @@ def _machine() -> str:
 def _rename_unless_exists(file: Path, path: Path) -> None:
     """Rename ``file`` to ``path``, or remove it if that exists."""
     try:
+        # Unlike a rename, a link fails if there is a file already.
         os.link(file, path)
     except FileExistsError:
         pass
@@ -287,6 +294,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         with errors_naming(target, instead_of=temporary):
             temporary.mkdir(mode=0o700)
             yield temporary
+            # On disk before the rename, as for a file.
             _sync_tree(temporary)
             temporary.chmod(0o755)
             _move_or_exchange(temporary, target)
@@ -302,6 +310,7 @@ def _move_or_exchange(folder: Path, target: Path) -> None:
         return
     if _exchange(folder, target):
         return
+    # In two steps, where the system cannot exchange two folders in one.
     previous = folder.with_suffix(_OLD)
     target.rename(previous)
     try:
@@ -318,8 +327,10 @@ def _exchange(folder: Path, target: Path) -> bool:
 
     libc = ctypes.CDLL(None, use_errno=True)
     name, other_name = os.fsencode(folder), os.fsencode(target)
-    sys.audit("os.rename", folder, target, -1, -1)  # as Python's own functions do
+    # Python reports renames to audit hooks; this call passes it by.
+    sys.audit("os.rename", folder, target, -1, -1)
     if hasattr(libc, "renameat2"):  # Linux
+        # Each name is relative to a folder, here the working directory.
         status = libc.renameat2(_WORKING_DIRECTORY, name, _WORKING_DIRECTORY, other_name, _EXCHANGE)
     elif hasattr(libc, "renamex_np"):  # macOS
         status = libc.renamex_np(name, other_name, _EXCHANGE)
@@ -375,7 +386,7 @@ def file_stamp(file: Path) -> FileStamp:
         status.st_ino,
         status.st_size,
         status.st_mtime_ns,
-        status.st_ctime_ns,
+        status.st_ctime_ns,  # unlike the other time, no program can set it
     ]
 
 
@@ -415,12 +426,14 @@ def exclusive_lock(
         give_up: called while waiting; if it returns True, the block runs without the lock.
     """
     lock_file = path.with_name(f".{path.name}.{purpose}.lock")
+    # No marker file (soft) where locks are unsupported: a killed process would leave it forever.
     file_lock = FileLock(lock_file, thread_local=False, fallback_to_soft=False)
     with suppress(OSError):  # given up, a read-only folder, a full disk, no locks
         lock_file.parent.mkdir(parents=True, exist_ok=True)
         try:
             file_lock.acquire(blocking=False)
         except Timeout:
+            # Another process has it.
             on_wait()
             file_lock.acquire(poll_interval=_POLL_SECONDS, cancel_check=give_up)
     try:

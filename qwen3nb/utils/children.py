@@ -27,7 +27,7 @@ def run_program(
         environment: all its variables; by default those of this process.
         own_session: whether it gets a session of its own: Ctrl-C then reaches only this process.
     """
-    keep_exit_statuses()
+    keep_exit_statuses()  # or a failed command could look like a success
     return subprocess.run(
         command,
         capture_output=True,
@@ -47,6 +47,7 @@ def keep_exit_statuses() -> None:
     """
     if not hasattr(signal, "SIGCHLD"):  # Windows
         return
+    # Inherited from a shell's & or nohup: the exit status of every child would be lost.
     if signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
         return
     if threading.current_thread() is threading.main_thread():

@@ -77,6 +77,7 @@ def open_unpacked(file: Path | IO[bytes], suffix: str) -> IO[bytes]:
         source = str(file)
         if not isinstance(file, Path):
             source = pa.PythonFile(file, mode="r")
+        # Arrow unpacks what Python has no module for.
         stream = pa.input_stream(source, compression=_ARROW[suffix])
         return io.BufferedReader(stream)
     if isinstance(file, Path):

@@ -52,10 +52,11 @@ def peak_memory() -> int:
     """Return the peak resident memory of this process in bytes."""
     if _STATUS.is_file():  # on Linux, `getrusage` includes the peak of the parent process
         for line in _STATUS.read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM"):
+            if line.startswith("VmHWM"):  # VmHWM:    812345 kB
                 _, kibibytes, _ = line.split()
                 return 1024 * int(kibibytes)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # In bytes there, in kibibytes elsewhere.
     if sys.platform == "darwin":
         return peak
     return 1024 * peak
@@ -96,6 +97,7 @@ def _first_core() -> dict[str, str]:
     if not info.is_file():
         return {}
     fields: dict[str, str] = {}
+    # Cores are separated by empty lines, and have lines such as "model name : Intel Xeon".
     first_core, _, _ = info.read_text(encoding="utf-8").partition("\n\n")
     for line in first_core.splitlines():
         key, _, value = line.partition(":")
@@ -134,6 +136,7 @@ def _ids_from_nvidia_smi() -> list[str]:
             continue
         if line.startswith("GPU"):
             gpu_id = match[1]
+        # A GPU with slices cannot be used as a whole.
         elif gpu_id in ids:
             ids.remove(gpu_id)
         ids.append(match[1])

@@ -47,7 +47,7 @@ def lazy_names(
             value: object = importlib.import_module(f"{source}.{name}")
         else:
             value = getattr(importlib.import_module(source), name)
-        setattr(sys.modules[module], name, value)
+        setattr(sys.modules[module], name, value)  # found there the next time
         return value
 
     def names() -> list[str]:
@@ -74,6 +74,7 @@ def load_library(name: str) -> ModuleType:
     """
     if name in sys.modules:
         return sys.modules[name]
+    # Large libraries leave 700,000 objects that live as long as the process: not to be collected.
     is_before_torch = "torch" not in sys.modules
     was_enabled = gc.isenabled()
     if is_before_torch:
@@ -82,6 +83,7 @@ def load_library(name: str) -> ModuleType:
     try:
         module = importlib.import_module(name)
         if is_before_torch:
+            # Not after torch: models, which must be collected, would be frozen as well.
             gc.freeze()
     finally:
         if was_enabled:

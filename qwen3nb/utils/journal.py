@@ -81,6 +81,7 @@ def append(file: Path, key: str, value: object) -> None:
     handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         line = _LINE % (zlib.crc32(data), data)
+        # One system call, so that the lines of two processes do not mix.
         if os.write(handle, line) != len(line):
             raise OSError(f"{file}: only a part of a line was written")
         os.fsync(handle)
@@ -103,9 +104,11 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
     key = _key(files, kind)
     journal = paths.cache() / "digests.journal"
     with suppress(OSError):  # then it is computed
+        # The key has sizes and times of the files: a changed one is not found.
         stored = Journal(journal).get(key)
         if stored is not None:
             return str(stored)
+    # A file changed just now may change again without another time.
     are_settled = all(_is_settled(file) for file in files)
     digest = compute()
     were_replaced_meanwhile = _key(files, kind) != key

@@ -96,6 +96,7 @@ def bounded_json(value: T) -> T:
             for inner in part:
                 pending.append((inner, depth + 1))
         elif isinstance(part, str):
+            # Raises for a surrogate, which is no valid text.
             part.encode()
         elif isinstance(part, int | float):
             is_bounded = abs(part) <= _LARGEST  # NaN is not
@@ -130,6 +131,7 @@ def read_toml(
     try:
         value = parse_toml(file.read_text(encoding="utf-8"))
         return TypeAdapter(kind).validate_python(value)
+    # First, as it is a ValueError, too.
     except ValidationError as error:
         reason = field_problems(error, value, known=known)[0]
     except ValueError as error:
@@ -168,6 +170,7 @@ def field_problems(
             continue
         problem = f"{field}: {_reason(details)}"
         if len(problem) > _LONGEST:
+            # The end says what is wrong, so the beginning is cut.
             problem = f"…{problem[-_LONGEST:]}"
         problems.append(problem)
     return problems
@@ -177,6 +180,7 @@ def _field_path(details: ErrorDetails, value: Any) -> list[str]:
     """Return the parts of a field's name, without pydantic's names of types."""
     path: list[str] = []
     for part in details["loc"]:
+        # Such as ("runs", 0, "tuple", "limit"), which becomes runs, [0], limit.
         if _has_part(value, part):
             value = value[part]
         elif details["type"] != "missing":  # the name of a type, which the value does not have
@@ -206,6 +210,7 @@ def _reason(details: ErrorDetails) -> str:
 
 def _suggestion(path: Sequence[str], known: Mapping[str, Iterable[str]]) -> str:
     """Return the field that an unknown key may stand for, or all fields."""
+    # The last name is that of the field, those before it are of tables.
     *tables, key = path
     names = list(known.get("", ()))
     if tables and tables[0] in known:

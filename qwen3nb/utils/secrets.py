@@ -160,9 +160,10 @@ class Secrets:
             kinds_in_text = self.kinds(value)
             if not kinds_in_text:
                 return value
-            kinds += kinds_in_text
+            kinds += kinds_in_text  # the list of the caller
             return self.without(value)
         if isinstance(value, dict):  # also a notebook's nodes, which keep their class
+            # Each entry is taken out and put back, which keeps their order.
             for key in list(value):
                 entry = value.pop(key)
                 value[self._cleaned(key, kinds)] = self._cleaned(entry, kinds)
@@ -255,6 +256,7 @@ def kernel_environment(
     """
     if environ is None:
         environ = os.environ
+    # The key of a server's model, and what the user passes on.
     admitted = {API_KEY, *passed_names(environ)}
     variables: dict[str, str] = {}
     for name, value in environ.items():
@@ -294,6 +296,7 @@ def _patterns_of(kind: str, value: str) -> Iterator[SecretPattern]:
         if not occurs_in_ordinary_text:
             texts.add(part)
     for text in sorted(texts, key=len, reverse=True):
+        # Its longest word is looked for first, which is faster than the pattern.
         yield SecretPattern(kind, _longest_word(text), re.compile(_all_spellings(text)))
         data = text.encode(errors="replace")
         hexadecimal = data.hex()
@@ -308,14 +311,14 @@ def _secret_parts(value: str) -> Iterator[str]:
     """Yield a value, its lines, and its parts in the form of a secret."""
     text = value.strip()
     yield text
-    if "\n" in text:
+    if "\n" in text:  # such as a private key
         for line in text.splitlines():
             is_header = line.startswith("-----")  # such as -----BEGIN PRIVATE KEY-----
             if not is_header:
                 yield line.strip()
     for form in _forms():
         for match in form.pattern.finditer(text):
-            yield match.groupdict().get("secret", match[0])
+            yield match.groupdict().get("secret", match[0])  # only the group, if it has one
 
 
 def _longest_word(text: str) -> str:
@@ -353,6 +356,7 @@ def _spellings_of_character(char: str) -> str:
     }
     spellings |= _OTHER_SPELLINGS.get(char, set())
     longest_first = sorted(spellings, key=len, reverse=True)
+    # In JSON and LaTeX, up to eight backslashes may come before it.
     return rf"\\{{0,8}}(?:{'|'.join(longest_first)})"
 
 
@@ -371,11 +375,12 @@ def key_bound_to_hosts_in(words: Iterable[str]) -> Iterator[None]:
 
     A variable that is set already decides instead: the user's, or that of the command outside.
     """
-    if API_HOSTS in os.environ:
+    if API_HOSTS in os.environ:  # by the user, or around this block
         yield
         return
     hosts: list[str] = []
     for word in words:
+        # Such as https://host:8000/v1 in api:https://host:8000/v1#name.
         for address in _API_ADDRESS.findall(word):
             hosts.append(host_of(address))
     os.environ[API_HOSTS] = ",".join(dict.fromkeys(hosts))

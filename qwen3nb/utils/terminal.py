@@ -90,7 +90,7 @@ class GuardedStream:
 @contextmanager
 def guarded_streams() -> Iterator[None]:
     """Guard standard output and error within the block; once, however often it is entered."""
-    if isinstance(sys.stdout, GuardedStream):
+    if isinstance(sys.stdout, GuardedStream):  # guarded by a block around this one
         yield
         return
     output, errors = sys.stdout, sys.stderr
