@@ -454,7 +454,7 @@ def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
         decorated: Any = click.argument("arguments", nargs=-1, metavar=metavar)(call)
         for name, spelling in reversed(spellings.items()):  # click shows the last one first
             settings = OptionSettings(help=f"The same as {name.upper()}.")
-            if name not in texts:
+            if name not in texts:  # then it is a path
                 settings["type"] = FILE
             decorated = click.option(spelling, name, **settings)(decorated)
         return decorated
@@ -478,7 +478,7 @@ def _with_arguments(
         if not remaining:
             raise click.UsageError(f"Missing {name.upper()}, or option {spelling}.")
         argument = remaining.popleft()
-        if name in texts:
+        if name in texts:  # the others are paths
             completed[name] = argument
         else:
             completed[name] = Path(argument)

@@ -276,6 +276,7 @@ def _find_definition(module: str, name: str) -> _Definition | None:
             for alias in statement.names:
                 local_name = alias.asname or alias.name
                 if local_name == name:
+                    # It is imported, so its definition is in the other module.
                     return _find_definition(str(statement.module), alias.name)
     return None
 

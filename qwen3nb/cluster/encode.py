@@ -151,6 +151,7 @@ def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> W
     """
     gpus = sum(int(node.gpus) for node in nodes)
     if gpus and device != "cpu":
+        # One worker per GPU, however many cores there are.
         return WorkerSize(count=gpus, cores=1, gpus=1)
     cores = _CORES
     if threads:

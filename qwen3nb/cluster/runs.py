@@ -234,6 +234,7 @@ def unpacked(delivery: Delivery, *, get: Callable[[Part], bytes], within: Path) 
         archive = Path(name) / "files.tar"
         with archive.open("wb") as file:
             for part in delivery.parts:
+                # `get` is ray.get, which raises Ray's error if a part is lost with its node.
                 file.write(get(part))
         folder = Path(name) / "files"
         with tarfile.open(archive) as tar:

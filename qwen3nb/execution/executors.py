@@ -131,7 +131,7 @@ class LocalExecutor:
 
     def run(self, command: Command, *, log: Path) -> RunOutcome:
         """Run a command with its output in ``log``, and wait for its end."""
-        # Waits until one is free.
+        # Waits for a free slot.
         gpu = self._slots.get()
         try:
             threads = cores() // self.at_once

@@ -538,7 +538,9 @@ def is_text_notebook(file: Path) -> bool:
     if file.suffix in _MARKDOWN:
         # A byte order mark may come first, as in files of Windows.
         has_front_matter = head.lstrip("\ufeff").startswith("---\n")
+        # Such as a line `jupyter: python3`.
         return has_front_matter and _NAMES_KERNEL.search(head) is not None
+    # Such as a line `# %%`.
     return _MARKS_CELLS.search(head) is not None
 
 

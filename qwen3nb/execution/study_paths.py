@@ -135,6 +135,7 @@ def _relative_path(text: str, bases: Sequence[Path], *, may_be_new: bool = False
     if not _may_be_path(text):
         return text
     given_path = text.strip()
+    # From the first folder below which there is such a file.
     for base in bases:
         file = base / Path(given_path).expanduser()
         if not may_be_new and not file.exists():

@@ -164,6 +164,7 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     if not rows:
         return []
     columns = zip(*rows, strict=True)
+    # The first column has labels, the others have numbers.
     first_width, *widths = [max(map(len, column)) for column in columns]
     lines: list[str] = []
     for label, *cells in rows:

@@ -80,6 +80,7 @@ def append(file: Path, key: str, value: object) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
+        # A checksum before the data, such as 1a2b3c4d ["key",true].
         line = _LINE % (zlib.crc32(data), data)
         # One system call, so that the lines of two processes do not mix.
         if os.write(handle, line) != len(line):

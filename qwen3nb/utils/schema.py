@@ -212,6 +212,7 @@ def _suggestion(path: Sequence[str], known: Mapping[str, Iterable[str]]) -> str:
     """Return the field that an unknown key may stand for, or all fields."""
     # The last name is that of the field, those before it are of tables.
     *tables, key = path
+    # Under an empty name are the fields outside of tables.
     names = list(known.get("", ()))
     if tables and tables[0] in known:
         names = list(known[tables[0]])

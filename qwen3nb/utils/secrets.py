@@ -260,6 +260,7 @@ def kernel_environment(
     admitted = {API_KEY, *passed_names(environ)}
     variables: dict[str, str] = {}
     for name, value in environ.items():
+        # The hub's token, and a proxy, whose address may have a password.
         is_for_downloads = download and _FOR_DOWNLOADS.fullmatch(name.upper())
         if name in admitted or is_for_downloads or not _is_secret(name, value):
             variables[name] = value
