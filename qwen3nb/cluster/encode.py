@@ -243,7 +243,7 @@ class _Encoding:
         self._deaths: Counter[str] = Counter()  # of workers, by the file of their part
         self._vectors: ShardedVectors | None = None  # the plan; None until a worker is loaded
         self._digests: dict[str, str] = {}  # SHA-256 of the finished parts, by file
-        self._kept = 0  # parts that an earlier run had finished
+        self._existing_parts = 0  # parts that an earlier run had finished
 
     def run(self, size: WorkerSize, *, show_progress: bool) -> EncodedShards:
         """Start workers, assign parts until all are done, and write the manifest."""
@@ -263,7 +263,7 @@ class _Encoding:
                 self._ray.kill(worker)
         assert self._vectors is not None  # noqa: S101 - a part was encoded
         vectors = finish_shards(self._job.folder, self._vectors, self._digests)
-        return EncodedShards(self._job.folder, vectors, self._kept)
+        return EncodedShards(self._job.folder, vectors, self._existing_parts)
 
     def _encode_all(self, size: WorkerSize, bar: tqdm) -> None:
         """Assign parts until all are done."""
@@ -340,7 +340,7 @@ class _Encoding:
         digest, existed = result
         self._digests[part.file] = digest
         if existed:  # from an earlier run
-            self._kept += 1
+            self._existing_parts += 1
         self._idle_workers.append(worker)
         return part.texts
 

@@ -142,13 +142,15 @@ def _start(ray: Ray, target: str) -> None:
 @contextmanager
 def _silent() -> Iterator[None]:
     """Discard what C++ code writes to the standard error while it starts."""
-    terminal = os.dup(2)
+    # C++ code writes to the descriptor itself, whatever sys.stderr is.
+    standard_error = 2
+    terminal = os.dup(standard_error)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(nowhere, standard_error)
         yield
     finally:
-        os.dup2(terminal, 2)
+        os.dup2(terminal, standard_error)
         os.close(terminal)
         os.close(nowhere)
 

@@ -249,7 +249,11 @@ class NodeShare:
                 at_once = max(1, int(most_gpus / gpus_each))
         # At least one core for each run.
         runs_on_smallest = min(at_once, fewest_cpus)
-        return cls(fewest_cpus // runs_on_smallest, gpus_each, most_memory)
+        return cls(
+            cpus=fewest_cpus // runs_on_smallest,
+            gpus=gpus_each,
+            memory=most_memory,
+        )
 
 
 @dataclass
@@ -308,7 +312,7 @@ class RayExecutor:
         if self.stopped:
             return RunOutcome(command.name, STOPPED)
         write_text(log, f"{known_secrets().without(cause(failure))}\n")
-        return RunOutcome(command.name, 1)
+        return RunOutcome(command.name, exit_status=1)
 
     def _run_on_node(self, command: Command, log: Path) -> RunOutcome | None:
         """Run a command on a node, and publish its files; None if the node was refused."""
@@ -327,7 +331,9 @@ class RayExecutor:
             # The run of a page then cannot find the records of its parts there.
             self.nodes_see_records = False
         node = self.nodes.name(delivery.node)
-        return RunOutcome(command.name, delivery.status, delivery.seconds, node)
+        return RunOutcome(
+            command.name, exit_status=delivery.status, seconds=delivery.seconds, node=node
+        )
 
     def _publish_unless_other_model(self, command: Command, log: Path, delivery: Delivery) -> str:
         """Publish the files of a delivery; if they are of another model, return which, instead."""

@@ -56,7 +56,7 @@ def page_name(notebook: str, values: Values, declared: Declared) -> str:
     """
     parts = [notebook]
     for name in values:
-        part = _part_of_name(name, values, declared)
+        part = _addition_to_name(name, values, declared)
         if part:
             parts.append(part)
     slugs = [_slug(part) for part in parts]
@@ -74,7 +74,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
 
 
-def _part_of_name(name: str, values: Values, declared: Declared) -> str:
+def _addition_to_name(name: str, values: Values, declared: Declared) -> str:
     """Return what a parameter adds to the name of a page; empty for nothing."""
     value = values[name]
     if name == "checkpoint":
@@ -162,7 +162,7 @@ def page_title(notebook: NotebookNode, values: Values) -> str | None:
     declared = declared_parameters(notebook)
     details = []
     for name in values:
-        detail = _part_of_title(name, values, declared)
+        detail = _addition_to_title(name, values, declared)
         if detail:
             details.append(detail)
     has_subject = any(name in values for name in _SUBJECTS)
@@ -172,7 +172,7 @@ def page_title(notebook: NotebookNode, values: Values) -> str | None:
     return " · ".join(escaped(part) for part in [*_subject(notebook, values), *details])
 
 
-def _part_of_title(name: str, values: Values, declared: Declared) -> str:
+def _addition_to_title(name: str, values: Values, declared: Declared) -> str:
     """Return what a parameter adds to the title of a page; empty for nothing."""
     value = values[name]
     if name == "tier":
@@ -234,8 +234,8 @@ def page_command(notebook: str, values: Values, declared: Declared) -> str:
         words = ["qwen3nb", "eval"]
     for name, value in values.items():
         # Always named, whatever the default is: a page is of a model or a training.
-        required = name in ("checkpoint", "training")
-        if name in declared and (required or value != declared[name].default):
+        is_always_named = name in ("checkpoint", "training")
+        if name in declared and (is_always_named or value != declared[name].default):
             words += option_words(name, value)
     return shlex.join(words)
 

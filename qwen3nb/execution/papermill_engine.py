@@ -296,7 +296,8 @@ def completed(arguments: Sequence[str]) -> list[str]:
     added.
     """
     positions = _positionals(arguments)
-    if not positions or {"--help", "-h", "--version"} & set(arguments):
+    runs_nothing = not {"--help", "-h", "--version"}.isdisjoint(arguments)
+    if not positions or runs_nothing:
         return list(arguments)
     # The positional arguments are the notebook and, after it, the output.
     place_of_notebook = positions[0]

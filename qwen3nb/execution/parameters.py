@@ -72,8 +72,8 @@ _PARAMETER_TAGS = {"parameters", "injected-parameters"}
 _READS_BY_NAME = re.compile(
     r"\b(globals|locals|vars|eval|exec|get_ipython)\(|^%run\b", re.MULTILINE
 )
-_PYTHON = {"display_name": "Python 3", "name": "python3"}
-_NARROWING = ("types", "languages", "splits", "subsets")  # of tasks
+_PYTHON_KERNEL = {"display_name": "Python 3", "name": "python3"}
+_FILTERS_OF_TASKS = ("types", "languages", "splits", "subsets")
 # Parameters without effect on a model without weights.
 _OF_WEIGHTS = ("pooling", "max_length", "prefix", "prompts", "append_eos", "bidirectional")
 
@@ -250,12 +250,12 @@ def _parameters_without_effect(source: Source) -> list[str]:
 
 def _check_selection(values: Values) -> None:
     """Refuse a selection without tasks, such as a language that none of them has."""
-    is_narrowed = any(values.get(name) for name in _NARROWING)
+    is_narrowed = any(values.get(name) for name in _FILTERS_OF_TASKS)
     if values.get("data") or not is_narrowed:  # own data, or whole tasks
         return
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
-    names = ("tier", "tasks", "benchmark", *_NARROWING)
+    names = ("tier", "tasks", "benchmark", *_FILTERS_OF_TASKS)
     selection = {name: values[name] for name in names if name in values}
     # Raises if no task is left, as for a language that none of them has.
     cached_call(choose_tasks, **selection)
@@ -494,7 +494,7 @@ def add_missing_metadata(notebook: MutableNotebook) -> None:
     if not is_ours and any("load_results" in cell_source(cell) for cell in cells):
         facts["reads"] = "results"
     language = _text_fields(metadata.get("language_info")).get("name", "python")
-    kernel = {**_PYTHON, "language": language}
+    kernel = {**_PYTHON_KERNEL, "language": language}
     # What the notebook itself names takes precedence.
     metadata["kernelspec"] = kernel | _text_fields(metadata.get("kernelspec"))
 

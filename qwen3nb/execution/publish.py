@@ -48,10 +48,10 @@ RAISES = "raises-failures"  # tag of the last cell, which raises the failures of
 # Environment variable set by a sweep: the file that receives the output of the run.
 LOG = "QWEN3NB_RUN_LOG"
 
-_OLD_NOTICE = "old"  # name of the notice of `set_notice`
+_NOTICE_OF_AGE = "old"  # name of the notice of `set_notice`
 _log = logging.getLogger(__name__)
 _LONGEST = 4000  # characters of an error's message
-_MAIN = ("qwen3nb", "torch", "transformers", "sentence-transformers", "mteb")
+_MAIN_LIBRARIES = ("qwen3nb", "torch", "transformers", "sentence-transformers", "mteb")
 _HEADING = re.compile(r"(#{1,6})\s")
 # Progress bars, messages of the kernel.
 _NOISE = re.compile(r"\d+%\||\dit/s|\[IPKernelApp\]")
@@ -156,7 +156,7 @@ class NotebookRun:
     def _facts(self, **times: str) -> dict[str, object]:
         """Return a page's metadata on its run, commit and main versions."""
         installed = Environment.current().versions
-        versions = {name: installed[name] for name in _MAIN if installed.get(name)}
+        versions = {name: installed[name] for name in _MAIN_LIBRARIES if installed.get(name)}
         return {
             "notebook": self.notebook,
             "parameters": self.values,
@@ -244,10 +244,11 @@ def set_notice(file: Path, text: str, *, title: str = "") -> None:
     page = nbformat.read(file, as_version=4)
     sources_before = [cell.source for cell in page.cells]
     # Without the notice of an earlier call, if there is one.
-    page.cells = [cell for cell in page.cells if cell.get("id") != _id(_OLD_NOTICE)]
+    page.cells = [cell for cell in page.cells if cell.get("id") != _id(_NOTICE_OF_AGE)]
     if text:
         title = title or "This page is older than the results"
-        _below_title(page, _admonition(title, text, name=_OLD_NOTICE))  # changes the page in place
+        notice = _admonition(title, text, name=_NOTICE_OF_AGE)
+        _below_title(page, notice)  # changes the page in place
     sources = [cell.source for cell in page.cells]
     if sources != sources_before:
         write_text(file, nbformat.writes(page) + "\n")

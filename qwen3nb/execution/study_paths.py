@@ -25,7 +25,7 @@ _FOLDERS = ("adapter", "file", "output", "output_dir", "outputs", "training", "t
 _MODELS = ("base", "checkpoint", "first_stage", "models")
 # Other parameters that may be paths.
 _MAYBE_PATHS = ("data", "prompts", "questions", "where")
-_MAY_BE_NEW = ("output", "output_dir")  # are written, so they need not exist
+_CREATED_BY_RUNS = ("output", "output_dir")  # so they need not exist
 _LONGEST = 4096  # characters of a path
 DEMO = "demo"  # the toy model or training
 
@@ -59,8 +59,11 @@ def relative_to_working_directory(values: Values) -> NewValues:
         return local_values
     for name, value in values.items():
         if name in (*_FOLDERS, *_MODELS, *_MAYBE_PATHS) and isinstance(value, str):
-            may_be_new = name in _MAY_BE_NEW
-            entries = [_as_seen_here(entry, may_be_new=may_be_new) for entry in value.split(",")]
+            must_exist = name not in _CREATED_BY_RUNS
+            entries = [
+                _seen_from_working_directory(entry, must_exist=must_exist)
+                for entry in value.split(",")
+            ]
             local_values[name] = ",".join(entries)
     return local_values
 
@@ -70,12 +73,12 @@ def path_from_root(value: str) -> Path:
     return paths.root() / Path(value).expanduser()
 
 
-def _as_seen_here(text: str, *, may_be_new: bool) -> str:
+def _seen_from_working_directory(text: str, *, must_exist: bool) -> str:
     """Return a path in the study as it is seen from the working directory; others as they are."""
     if not _may_be_path(text) or Path(text).is_absolute():
         return text
     file = path_from_root(text)
-    if not may_be_new and not file.exists():  # such as the name of a model
+    if must_exist and not file.exists():  # such as the name of a model
         return text
     if Path.cwd().is_relative_to(paths.root()):
         return os.path.relpath(file)
@@ -89,8 +92,8 @@ def _with_relative_paths(values: Values, *, bases: Sequence[Path]) -> NewValues:
         if not isinstance(value, str) or not value:
             continue
         if name in _FOLDERS:
-            may_be_new = name in _MAY_BE_NEW
-            relative_values[name] = _relative_path(value, bases, may_be_new=may_be_new)
+            must_exist = name not in _CREATED_BY_RUNS
+            relative_values[name] = _relative_path(value, bases, must_exist=must_exist)
         elif name in _MODELS:
             # Several models are separated by commas.
             models = [_relative_model(entry, bases) for entry in _entries(value, bases)]
@@ -130,7 +133,7 @@ def _is_name_of_model(entry: str) -> bool:
         return False
 
 
-def _relative_path(text: str, bases: Sequence[Path], *, may_be_new: bool = False) -> str:
+def _relative_path(text: str, bases: Sequence[Path], *, must_exist: bool = True) -> str:
     """Return a path relative to the study, or whole outside; any other text as it is."""
     if not _may_be_path(text):
         return text
@@ -138,7 +141,7 @@ def _relative_path(text: str, bases: Sequence[Path], *, may_be_new: bool = False
     # From the first folder below which there is such a file.
     for base in bases:
         file = base / Path(given_path).expanduser()
-        if not may_be_new and not file.exists():
+        if must_exist and not file.exists():
             continue
         path = _path_in_study(file)
         if given_path.startswith("~") and Path(path).is_absolute():

@@ -155,7 +155,8 @@ def _executor(
 ) -> AbstractContextManager[Executor]:
     """Return the executor of the jobs: this machine, or a cluster."""
     if not ray:
-        count = min(at_once or fitting(jobs), len(jobs) or 1)
+        most_at_once = at_once or fitting(jobs)
+        count = min(most_at_once, max(1, len(jobs)))
         # Needs no end of its own, unlike a connection to a cluster.
         return nullcontext(LocalExecutor(count))
     if any(job.values.get("output_dir") for job in jobs):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds
-_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL
 _WORKING_DIRECTORY = -100  # AT_FDCWD of Linux
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
 
@@ -108,7 +108,7 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     temporary = _temporary_path(path)
     with errors_naming(path, instead_of=temporary):
         # Readable only by its owner until it is complete.
-        handle = os.open(temporary, _CREATE, 0o600)
+        handle = os.open(temporary, _NEW_FILE, 0o600)
     try:
         with io.BufferedWriter(_NamedOutput(handle, path)) as file:
             yield file

@@ -18,14 +18,14 @@ _MAGIC = {
     b"\x04\x22\x4d\x18": ".lz4",
 }
 # By suffix, and Arrow's name of those that Python cannot unpack.
-_ARROW = {".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli"}
-_PYTHON: dict[str, Callable[..., Any]] = {
+_NAMES_IN_ARROW = {".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli"}
+_OPENERS: dict[str, Callable[..., Any]] = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
     ".xz": lzma.open,
     ".lzma": lzma.open,
 }
-COMPRESSED = (*_PYTHON, *_ARROW)  # suffixes
+COMPRESSED = (*_OPENERS, *_NAMES_IN_ARROW)  # suffixes
 
 
 def compression(file: Path) -> str:
@@ -68,17 +68,17 @@ def open_unpacked(file: Path | IO[bytes], suffix: str) -> IO[bytes]:
 
     Reading may raise one of `DAMAGED`, also where the file ends too early.
     """
-    if suffix in _PYTHON:
-        unpacked: IO[bytes] = _PYTHON[suffix](file)
+    if suffix in _OPENERS:
+        unpacked: IO[bytes] = _OPENERS[suffix](file)
         return unpacked
-    if suffix in _ARROW:
+    if suffix in _NAMES_IN_ARROW:
         import pyarrow as pa
 
         source = str(file)
         if not isinstance(file, Path):
             source = pa.PythonFile(file, mode="r")
         # Arrow unpacks what Python has no module for.
-        stream = pa.input_stream(source, compression=_ARROW[suffix])
+        stream = pa.input_stream(source, compression=_NAMES_IN_ARROW[suffix])
         return io.BufferedReader(stream)
     if isinstance(file, Path):
         return file.open("rb")
