@@ -51,7 +51,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
         """The body of a reference page, of a kind and on a subject."""
 
         required_arguments = 1
-        final_argument_whitespace = True
+        final_argument_whitespace = True  # as in "python Model load_encoder"
 
         def run(self) -> list[nodes.Node]:
             self.state.document.settings.env.note_reread()  # the page changes with the release
@@ -318,6 +318,7 @@ def _class_text(node: ast.ClassDef, lines: Sequence[str], title: str) -> str:
     signature = ""
     for member in node.body:
         if isinstance(member, ast.AnnAssign):
+            # A field, such as `name: str  # of the model`.
             text.append(f"| ``{ast.unparse(member.target)}`` {_comment_after(member, lines)}")
         elif isinstance(member, ast.FunctionDef) and member.name == "__init__":
             signature = _signature(member)

@@ -125,6 +125,7 @@ def encode_on_cluster(
         size = worker_size(nodes_of(ray), device=device, threads=threads)
         # More parts than workers, so that all finish at about the same time.
         cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS * size.count)
+        # The file of the texts, and its parts.
         source_of_texts, _ = cuts
         # A folder gets its whole path, as workers have another working directory.
         if Path(model).exists():
@@ -231,7 +232,7 @@ class _Encoding:
         self._ray = ray
         self._job = job
         self._cuts = cuts
-        self._source, parts = cuts
+        self._source, parts = cuts  # the file of the texts, and its parts
         # Each part and each worker is in one of these; those that work, by what they will return.
         self._waiting_parts = deque(parts)
         self._idle_workers: list[Worker] = []

@@ -122,7 +122,7 @@ def connected(address: str = LOCAL) -> Iterator[Ray]:
 
 def _start(ray: Ray, target: str) -> None:
     """Connect to a cluster or start one; nothing is printed, and our handler of SIGTERM stays."""
-    # It would print a traceback if the connection ends; `_watch` says so in one line.
+    # This logger prints a traceback if the connection ends; `_watch` says so in one line.
     logging.getLogger("ray.util.client.logsclient").disabled = True
     options: dict[str, object] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if target == LOCAL:
@@ -368,7 +368,7 @@ def _fact(compute: Callable[[], object]) -> str:
     try:
         fact = compute()
     except (ValueError, OSError, ImportError, RuntimeError) as error:
-        # The reason is then the fact: it differs from that of a machine that has one.
+        # The reason stands for the fact, so this machine differs from one that has it.
         lines = str(error).splitlines() or [""]
         return f"none ({type(error).__name__}: {lines[0]})"
     if isinstance(fact, str):
@@ -437,7 +437,7 @@ class KnownNodes:
     ) -> None:
         """Compare nodes with the ``expected`` facts (none: not at all) and needed ``folders``."""
         self._ray = ray
-        self.expected = expected or {}
+        self.expected = expected or {}  # facts, by name; none: nodes are not compared
         self._folders = folders  # of models and data
         self._names: dict[str, str] = {}  # of those examined, by Ray's id
         self._refused: dict[str, str] = {}  # the reasons, likewise

@@ -131,8 +131,7 @@ class LocalExecutor:
 
     def run(self, command: Command, *, log: Path) -> RunOutcome:
         """Run a command with its output in ``log``, and wait for its end."""
-        # Waits for a free slot.
-        gpu = self._slots.get()
+        gpu = self._slots.get()  # waits for a free slot
         try:
             threads = cores() // self.at_once
             environment = {**os.environ, **_variables_of_run(threads, log)}
@@ -219,6 +218,7 @@ def on_cluster(
                 share=share,
                 environment=environment,
                 scratch=scratch,
+                # Runs wait in Ray's own queue; a pool of threads needs at least one.
                 at_once=max(1, min(at_most, _MOST_QUEUED)),
             )
 
@@ -306,7 +306,7 @@ class RayExecutor:
                 if not a_node_was_refused:
                     break
                 continue
-            # Without one, the node was refused, and the run goes to another.
+            # No outcome: the node was refused, and the loop tries another one.
             if outcome is not None:
                 return outcome
         if self.stopped:
@@ -318,7 +318,7 @@ class RayExecutor:
         """Run a command on a node, and publish its files; None if the node was refused."""
         facts = self._facts(command)
         delivery = self._delivery(command, log, facts)
-        if delivery is None:  # it was not started any more
+        if delivery is None:  # `stop` came before its start
             return RunOutcome(command.name, STOPPED)
         # A node with other code may deliver no facts.
         objection = difference(facts, getattr(delivery, "facts", {}))

@@ -71,7 +71,7 @@ class _Client(PapermillNotebookClient):
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         """Clean a message before it is stored, logged or printed."""
         content, kinds = self._secrets.clean(msg["content"])
-        # That kind of message repeats the cell's code, and is no output.
+        # "execute_input" only repeats the cell's code.
         if kinds and msg["msg_type"] != "execute_input":
             _log.warning("removed from the output of cell %d: %s", cell_index, ", ".join(kinds))
         if msg["msg_type"] == "stream":
@@ -282,7 +282,7 @@ def _positionals(arguments: Sequence[str]) -> list[int]:
         if argument in VALUES_PER_OPTION:
             number_of_values = VALUES_PER_OPTION[argument]
             position += number_of_values
-        elif argument == "-" or not argument.startswith("-"):  # standard input
+        elif argument == "-" or not argument.startswith("-"):  # "-" is standard input
             positions.append(position)
         position += 1
     return positions

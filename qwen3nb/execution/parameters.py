@@ -623,6 +623,7 @@ def _name_uses(statement: ast.stmt) -> list[_NameUse]:
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         names_read.append(statement.target.id)  # `name += 1` reads the name
     uses = [_NameUse(name) for name in names_read]
+    # In a loop or an `if`, the name may stay as it is.
     if isinstance(statement, ast.Assign | ast.AnnAssign):
         uses += [_NameUse(name, sets=True) for name in names_set]
     return uses
@@ -727,8 +728,7 @@ def typed_parameters(declared: Declared, texts: Mapping[str, str]) -> NewValues:
             type_name = declared[name].type
         try:
             values[name] = _TYPES[type_name].parse(text)
-        # KeyError: a bool other than True and False.
-        except (ValueError, KeyError):
+        except (ValueError, KeyError):  # KeyError: neither True nor False
             raise ParameterError(f"{name} is {text!r}; expected {type_name}") from None
     return values
 

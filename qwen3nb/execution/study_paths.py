@@ -128,7 +128,7 @@ def _is_name_of_model(entry: str) -> bool:
     if re.search(r"[/\\]", entry):  # a path
         return False
     try:
-        return find_source(entry).folder is None
+        return find_source(entry).folder is None  # a known model, such as bm25
     except SpecError:
         return False
 

@@ -289,6 +289,7 @@ def _execute(job: Job, executor: Executor, log: Path, *, fresh: bool) -> RunOutc
     clock = time.monotonic()  # for the duration, even if the other clock is set meanwhile
     earlier_failure = failed_run(job.name)
     command = _command(job, fresh=fresh)
+    # An evaluation may be divided among the nodes; its own run then finds the records.
     if isinstance(executor, RayExecutor) and job.notebook == "eval":
         command = _run_parts(command, job.values, executor)
     outcome = executor.run(command, log=log)
@@ -454,6 +455,7 @@ class SweepPlan:
             models += expanded(model)
         jobs: list[Job] = []
         for name in self._notebooks:
+            # A notebook without the parameter, or no value for it, gives one empty choice.
             for model_choice in _choices("checkpoint", models, declared[name]):
                 for tier_choice in _choices("tier", self.tiers, declared[name]):
                     jobs.append(Job(name, {**shared[name], **model_choice, **tier_choice}))

@@ -110,7 +110,7 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
         # Readable only by its owner until it is complete.
         handle = os.open(temporary, _NEW_FILE, 0o600)
     try:
-        with io.BufferedWriter(_NamedOutput(handle, path)) as file:
+        with io.BufferedWriter(_NamedOutput(handle, path)) as file:  # its errors name `path`
             yield file
             file.flush()
             with errors_naming(path, instead_of=temporary):
@@ -132,7 +132,7 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
 def temporary_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder next to ``path`` for the block; first remove those of dead processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Those of processes that were killed.
+    # Removes what processes have left that were killed.
     sweep_leftovers(path)
     folder = _temporary_path(path)
     folder.mkdir()
@@ -327,7 +327,7 @@ def _exchange(folder: Path, target: Path) -> bool:
 
     libc = ctypes.CDLL(None, use_errno=True)
     name, other_name = os.fsencode(folder), os.fsencode(target)
-    # Python reports renames to audit hooks; this call passes it by.
+    # Python's own functions tell audit hooks of a rename; those of the C library do not.
     sys.audit("os.rename", folder, target, -1, -1)
     if hasattr(libc, "renameat2"):  # Linux
         # Each name is relative to a folder, here the working directory.

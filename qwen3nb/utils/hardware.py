@@ -56,7 +56,7 @@ def peak_memory() -> int:
                 _, kibibytes, _ = line.split()
                 return 1024 * int(kibibytes)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # In bytes there, in kibibytes elsewhere.
+    # macOS reports bytes, other systems kibibytes.
     if sys.platform == "darwin":
         return peak
     return 1024 * peak

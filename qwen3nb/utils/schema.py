@@ -131,7 +131,7 @@ def read_toml(
     try:
         value = parse_toml(file.read_text(encoding="utf-8"))
         return TypeAdapter(kind).validate_python(value)
-    # First, as it is a ValueError, too.
+    # A ValidationError is a ValueError, too, so it comes first.
     except ValidationError as error:
         reason = field_problems(error, value, known=known)[0]
     except ValueError as error:
@@ -163,6 +163,7 @@ def field_problems(
     problems: list[str] = []
     for details in error.errors(include_url=False, include_context=False):
         path = [*within, *_field_path(details, value)]
+        # Such as runs.[0].limit, which becomes runs[0].limit.
         field = ".".join(path).replace(".[", "[")
         if details["type"] in _UNKNOWN_KEY:
             suggestion = _suggestion(path, known or {})

@@ -384,6 +384,7 @@ def key_bound_to_hosts_in(words: Iterable[str]) -> Iterator[None]:
         # Such as https://host:8000/v1 in api:https://host:8000/v1#name.
         for address in _API_ADDRESS.findall(word):
             hosts.append(host_of(address))
+    # Only hosts on the command line get the key, not those that a file names.
     os.environ[API_HOSTS] = ",".join(dict.fromkeys(hosts))
     try:
         yield

@@ -209,7 +209,7 @@ def parity(
     )
     opt.answer(answer, repr(answer), as_json=as_json)
     if not answer.same:
-        sys.exit(3)
+        sys.exit(3)  # 1 is an error
 
 
 @click.command(cls=Command)

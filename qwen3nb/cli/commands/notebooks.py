@@ -93,6 +93,7 @@ def _notebook(name: Path | str) -> Path:
     try:
         return paths.find_notebook(name)
     except paths.NoStudyError as error:
+        # Outside a study, the notebook that a new study would have.
         from qwen3nb.study import template_folder
 
         notebook = template_folder() / "notebooks" / f"{name}.ipynb"
@@ -162,7 +163,7 @@ def _print_page(page: Path, stamps_before: Mapping[Path, FileStamp]) -> None:
     page_is_reused = bool(finished) and stamps_before.get(page) == file_stamp(page)
     if trace is not None:
         if page_is_reused:
-            # Then so was every score on it.
+            # All scores on such a page were reused, too.
             trace = replace(trace, reused=tuple(score.task for score in trace.scores))
         _print_scores(trace)
     columns = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)

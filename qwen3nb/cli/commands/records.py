@@ -68,6 +68,7 @@ def results(
     if to is not None:
         click.echo(f"{records.write_scores(to)}: scores of {len(records)} records")
     elif as_json:
+        # By way of pandas' own JSON, which has null for NaN.
         opt.print_json(json.loads(records.to_frame().to_json(orient="records")))
     else:
         from qwen3nb.answers.leaderboard import record_list
@@ -341,6 +342,7 @@ def analyze(
     """
     from qwen3nb.answers.interference import interference
 
+    # Only records in these folders count, none of the study.
     result = interference(
         [], [output_dir, *also], task_steps=task_steps, resamples=n_resamples, seed=seed
     )

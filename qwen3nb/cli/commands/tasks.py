@@ -262,7 +262,7 @@ def contamination(
     else:
         _print_contamination(answer)
     if answer.contaminated:
-        sys.exit(3)
+        sys.exit(3)  # 1 is an error
 
 
 def _print_contamination(answer: ContaminationAnswer) -> None:
