@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
 Worker: TypeAlias = Any  # Ray's handle of a `ShardWorker`
 
-_CORES = 4  # cores of a worker without a GPU; more gain little
-_PARTS = 4  # minimum per worker, to finish at about the same time
+_MOST_CORES = 4  # cores of a worker without a GPU; more gain little
+_PARTS_PER_WORKER = 4  # at least, to finish at about the same time
 _RETRIES = 3  # per part, and per worker
 _SECONDS_TO_WAIT = 0.5  # seconds between checks of the workers
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -124,7 +124,7 @@ def encode_on_cluster(
             raise ClusterError(f"--device {device}: Ray gives each worker a GPU; expected cuda")
         size = worker_size(nodes_of(ray), device=device, threads=threads)
         # More parts than workers, so that all finish at about the same time.
-        cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS * size.count)
+        cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS_PER_WORKER * size.count)
         # The file of the texts, and its parts.
         source_of_texts, _ = cuts
         # A folder gets its whole path, as workers have another working directory.
@@ -154,12 +154,12 @@ def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> W
     if gpus and device != "cpu":
         # One worker per GPU, however many cores there are.
         return WorkerSize(count=gpus, cores=1, gpus=1)
-    cores = _CORES
+    cores = _MOST_CORES
     if threads:
         cores = threads
     elif nodes:
         smallest = min(node.cpus for node in nodes)
-        cores = min(_CORES, smallest)
+        cores = min(_MOST_CORES, smallest)
     count = sum(node.cpus // cores for node in nodes)  # some nodes may leave a few cores unused
     if not count:
         largest = max((node.cpus for node in nodes), default=0)

@@ -68,7 +68,7 @@ _SETTINGS = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",  # of this process too, whose log is the terminal
 }
 _AUTHENTICATION = "RAY_AUTH_MODE"  # set by our own Ray; would prevent connecting to another
-_STORE = 512 << 20  # bytes of shared memory of our own Ray, used only for files of runs
+_BYTES_OF_STORE = 512 << 20  # shared memory of our own Ray, used only for files of runs
 
 
 class ClusterError(click.ClickException):
@@ -127,7 +127,7 @@ def _start(ray: Ray, target: str) -> None:
     options: dict[str, object] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if target == LOCAL:
         options["include_dashboard"] = False
-        options["object_store_memory"] = _STORE
+        options["object_store_memory"] = _BYTES_OF_STORE
     # Ray sets a handler of its own, which is undone below.
     our_handler = signal.getsignal(signal.SIGTERM)
     keep_exit_statuses()  # before Ray starts its processes

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
         with_waiter: bool
 
 
-_INTERVAL = 0.2  # seconds between two looks at the owners
-_TIME_TO_CLEAN_UP = 2.0  # seconds for processes that clean up after others
-_PATIENCE = 4.0  # seconds to wait for a killed process
+_SECONDS_BETWEEN_LOOKS = 0.2  # at the owners
+_SECONDS_TO_CLEAN_UP = 2.0  # for processes that clean up after others
+_SECONDS_TO_DIE = 4.0  # for a killed process
 _SIGNALS_AT_ONCE = 512
 # Requests of the system call prctl, on Linux.
 _PR_SET_PDEATHSIG = 1
@@ -249,7 +249,7 @@ def _wait_for_end(
 ) -> bool:
     """Wait until a child ends; return False if it has to be ended."""
     while not _has_ended(child):
-        signals = wait_for_signals(_INTERVAL)
+        signals = wait_for_signals(_SECONDS_BETWEEN_LOOKS)
         must_end = signal.SIGTERM in signals or signal.SIGHUP in signals
         # The caller kills a child that has not ended.
         if must_end or not _are_alive(owners):
@@ -305,9 +305,9 @@ def _kill_descendants(child: subprocess.Popen[bytes]) -> None:
         import psutil
 
         elapsed = time.monotonic() - started
-        if elapsed > _PATIENCE:
+        if elapsed > _SECONDS_TO_DIE:
             return
-        may_clean_up = elapsed <= _TIME_TO_CLEAN_UP
+        may_clean_up = elapsed <= _SECONDS_TO_CLEAN_UP
         for process in _descendants():
             with suppress(psutil.Error):  # gone, or of another user
                 # Resource trackers remove shared memory and files of the others, and then end.

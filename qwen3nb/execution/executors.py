@@ -57,7 +57,7 @@ from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
 
 STOPPED = -signal.SIGTERM  # status of runs not started after a stop
-_PATIENCE = 5.0  # seconds for a guard to end a run
+_SECONDS_TO_END = 5.0  # for a guard that ends a run
 _REPEATS = 3  # repetitions of a run whose node was lost
 _MOST_QUEUED = 128  # runs, enough to keep all nodes busy
 _RUNS_PER_NODE = 4  # at a time, on a node without GPUs
@@ -164,7 +164,7 @@ class LocalExecutor:
             process.terminate()
         for process in running:
             try:
-                process.wait(_PATIENCE)
+                process.wait(_SECONDS_TO_END)
             except subprocess.TimeoutExpired:  # a suspended guard, or a process not to be killed
                 process.kill()
 

@@ -66,7 +66,7 @@ from qwen3nb.utils.secrets import known_secrets
 _BASE_MEMORY = 3 << 29
 _TIMES_WEIGHTS = 3
 _MOST_AT_ONCE = 4  # runs, unless the user asks for more
-_WAKE = 0.5  # seconds
+_SECONDS_BETWEEN_WAKES = 0.5
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,9 @@ def _outcomes(
             while pending:
                 # Python handles signals only in this thread, and not while it waits for a lock if
                 # the system delivers them to one of Ray's threads: wake up regularly.
-                ended, pending = wait(pending, timeout=_WAKE, return_when=FIRST_COMPLETED)
+                ended, pending = wait(
+                    pending, timeout=_SECONDS_BETWEEN_WAKES, return_when=FIRST_COMPLETED
+                )
                 if isinstance(executor, RayExecutor):
                     executor.check_presence_of_nodes()
                 for future in ended:
