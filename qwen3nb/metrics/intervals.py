@@ -32,6 +32,8 @@ References:
     Donner 2008 (MOVER: an interval of a mean from those of its parts).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
@@ -40,6 +42,8 @@ import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
+
+from qwen3nb.metrics.columns import Column, numbers
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -68,8 +72,12 @@ INTERVALS = {
 }
 
 
-def student_interval(values: Array, *, level: float) -> Interval | None:
-    """Student's interval of the mean; None for a single value, a point for equal values."""
+def student_interval(values: Column, *, level: float = 0.95) -> Interval | None:
+    """Student's interval of the mean; None for a single value, a point for equal values.
+
+    ``values`` (n,) are an array, a list, a Series, a dictionary, or a data frame of one column.
+    """
+    values = numbers(values)
     n = len(values)
     if n < 2:
         return None
@@ -80,13 +88,13 @@ def student_interval(values: Array, *, level: float) -> Interval | None:
     return mean - half, mean + half
 
 
-def difference_interval(differences: Array, *, level: float) -> Interval | None:
+def difference_interval(differences: Column, *, level: float = 0.95) -> Interval | None:
     """Interval of the mean of paired differences (n,) of scores from 0 to 1.
 
     The only interval shown for paired differences. If differences exceed 1, the largest is the
-    bound. None for a single query.
+    bound. None for a single query. They are given as in `student_interval`.
     """
-    return difference_intervals(differences[None], level=level)[0]
+    return difference_intervals(numbers(differences)[None], level=level)[0]
 
 
 def difference_intervals(

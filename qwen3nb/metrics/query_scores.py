@@ -180,6 +180,12 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
             return "<QueryScores: none>"
         return f"<QueryScores: {len(self.queries)} queries; columns {', '.join(self)}>"
 
+    def __sub__(self, other: QueryScores) -> DataFrame:
+        """Return the differences as a data frame, paired by query; missing where one has none."""
+        if not isinstance(other, QueryScores):
+            return NotImplemented
+        return self.to_frame() - other.to_frame()
+
     def to_frame(self) -> DataFrame:
         """Return a row per query, by its id, and a column per metric."""
         import pandas as pd

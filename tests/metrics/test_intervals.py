@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 from hypothesis import given, settings
@@ -41,6 +42,10 @@ def test_students_interval_is_scipys():
     values = np.concatenate([half, -half])
     theirs = student_interval(values, level=0.95)
     assert difference_interval(values, level=0.95) == pytest.approx(theirs)
+    series = pd.Series(values, index=[f"q{n}" for n in range(len(values))])
+    for form in (series, series.to_frame("difference"), series.to_dict(), series.tolist()):
+        assert difference_interval(form) == difference_interval(values, level=0.95)
+        assert student_interval(form) == theirs
     moved = tuple(end + 0.5 for end in theirs)
     assert mean_interval(values + 0.5, level=0.95) == ("widened", pytest.approx(moved))
     assert difference_interval(values[:1], level=0.95) is None

@@ -15,12 +15,13 @@ References:
 import math
 from collections.abc import Callable, Sequence
 
+from qwen3nb.metrics.columns import Column, numbers
 from qwen3nb.utils.choices import check_choice
 
 MOST_DRAWS = 200_000  # limit of `enough_draws`
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Column) -> list[float]:
     """Holm's adjusted p-values, in the order given.
 
     >>> holm([0.01, 0.04, 0.03])
@@ -29,18 +30,19 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Raises:
         ValueError: a value outside 0 to 1.
     """
-    _check(p_values)
-    adjusted = [0.0] * len(p_values)
+    values = numbers(p_values).tolist()
+    _check(values)
+    adjusted = [0.0] * len(values)
     largest = 0.0
-    ascending = sorted(range(len(p_values)), key=p_values.__getitem__)
+    ascending = sorted(range(len(values)), key=values.__getitem__)
     for rank, index in enumerate(ascending):
         # The smallest of m counts m times, the next m - 1 times; none is below an earlier one.
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        largest = max(largest, min(1.0, (len(values) - rank) * values[index]))
         adjusted[index] = largest
     return adjusted
 
 
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+def benjamini_hochberg(p_values: Column) -> list[float]:
     """Benjamini and Hochberg's adjusted p-values (false discovery rate), in the order given.
 
     >>> benjamini_hochberg([0.01, 0.04, 0.03])
@@ -51,8 +53,9 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """
     from scipy.stats import false_discovery_control  # takes a second
 
-    _check(p_values)
-    adjusted: list[float] = false_discovery_control(p_values).tolist()
+    values = numbers(p_values)
+    _check(values.tolist())
+    adjusted: list[float] = false_discovery_control(values).tolist()
     return adjusted
 
 

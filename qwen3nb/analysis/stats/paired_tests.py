@@ -1,8 +1,11 @@
 """Paired tests, intervals and effect sizes over queries.
 
 Two systems answered the same queries, so differences are taken per query, and queries are
-resampled. Every function takes two arrays of equal length with the queries in the same order;
-functions that draw random numbers take an explicit seed.
+resampled. Every function takes two columns of equal length; functions that draw random numbers take
+a seed. A column is an array, a list, a Series, a dictionary by query, or a data frame of one
+column. Those with names of queries are paired by them, others by position
+(`qwen3nb.metrics.columns`). Without a second column, the first one has the differences, or is a
+data frame of two columns.
 
 Degenerate samples have defined results::
 
@@ -18,6 +21,8 @@ References:
     Cohen 1988 (d_z, power).
 """
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -30,6 +35,7 @@ from scipy.special import ndtr
 
 from qwen3nb.analysis.stats import resampling
 from qwen3nb.metrics import intervals
+from qwen3nb.metrics.columns import Column, in_order_of, numbers, two_columns
 from qwen3nb.metrics.intervals import Array, Interval
 
 CONSTANT = "the differences are all the same, so they have no spread to test against"
@@ -110,7 +116,11 @@ class EquivalenceResult:
 
 
 def mean_difference(
-    a: ArrayLike, b: ArrayLike, *, level: float = resampling.LEVEL, cluster: ArrayLike | None = None
+    a: Column,
+    b: Column | None = None,
+    *,
+    level: float = resampling.LEVEL,
+    cluster: ArrayLike | None = None,
 ) -> MeanDifference:
     """Return the mean of a − b over queries, with its interval as shown on pages.
 
@@ -120,18 +130,19 @@ def mean_difference(
     differ.
 
     Args:
-        a: scores of one system.
-        b: scores of the other, in the same order of queries.
+        a: scores of one system; or the differences, without ``b``.
+        b: scores of the other, of the same queries.
         level: nominal coverage of the interval.
         cluster: cluster of each query; queries of one cluster are dependent (see
             `qwen3nb.analysis.stats.resampling`). By default, queries are independent.
 
     Raises:
-        ValueError: arrays of different or zero length, a value that is not finite, or a level
-            outside 0 to 1.
+        ValueError: columns of different or zero length, or of other queries; a value that is not
+            finite; or a level outside 0 to 1.
     """
     differences = _differences(a, b, level=level)
-    units = resampling.cluster_values(differences, cluster, level=level)
+    clusters = _clusters(a, cluster)
+    units = resampling.cluster_values(differences, clusters, level=level)
     interval = intervals.difference_interval(units, level=level)
     undefined = "" if interval else SINGLE
     return MeanDifference(
@@ -144,11 +155,11 @@ def mean_difference(
 
 
 def permutation_test(
-    a: ArrayLike,
-    b: ArrayLike,
+    a: Column,
+    b: Column | None = None,
     *,
     n_resamples: int = resampling.DRAWS,
-    seed: resampling.Seed,
+    seed: resampling.Seed = 0,
     cluster: ArrayLike | None = None,
 ) -> PermutationResult:
     """Two-sided paired permutation test of the mean of a − b (sign flips).
@@ -156,8 +167,8 @@ def permutation_test(
     Exact if all sign flips are no more than ``n_resamples``, as of 13 queries.
 
     Args:
-        a: scores of one system.
-        b: scores of the other, in the same order of queries.
+        a: scores of one system; or the differences, without ``b``.
+        b: scores of the other, of the same queries.
         n_resamples: number of random sign flips.
         seed: seed of the sign flips.
         cluster: as in `mean_difference`: the signs of a cluster flip together.
@@ -166,14 +177,14 @@ def permutation_test(
         ValueError: as in `mean_difference`.
     """
     differences = _differences(a, b)
-    flipped = resampling.cluster_values(differences, cluster, centred=False)
+    flipped = resampling.cluster_values(differences, _clusters(a, cluster), centred=False)
     # The differences as the scores of a system, compared with one that has 0 everywhere.
     columns = np.stack([flipped, np.zeros(len(flipped))], axis=1)
     (p,), _ = resampling.max_t_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
     return PermutationResult(float(differences.mean()), p, len(differences))
 
 
-def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> TestResult:
+def t_test(a: Column, b: Column | None = None, *, cluster: ArrayLike | None = None) -> TestResult:
     """Paired t-test of the mean of a − b, two-sided (`scipy.stats.ttest_rel`).
 
     With the cluster-robust standard error, if queries have a ``cluster`` (see `mean_difference`):
@@ -183,6 +194,7 @@ def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> T
         ValueError: as in `mean_difference`.
     """
     differences = _differences(a, b)
+    cluster = _clusters(a, cluster)
     n = len(differences)
     if not differences.any():  # the two systems are equal
         return TestResult(statistic=0.0, p_value=1.0, n=n)
@@ -210,7 +222,7 @@ def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> T
 FURTHER_TESTS = {"t-test": t_test}
 
 
-def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
+def effect_size(a: Column, b: Column | None = None) -> EffectSize:
     """Cohen's d_z and the numbers of queries won, tied and lost by a.
 
     Raises:
@@ -247,7 +259,7 @@ def _constant(differences: Array) -> NDArray[np.bool_]:
 
 
 def equivalence(
-    a: ArrayLike, b: ArrayLike, *, margin: float, alpha: float = 0.05
+    a: Column, b: Column | None = None, *, margin: float, alpha: float = 0.05
 ) -> EquivalenceResult:
     """Return whether the 1 − alpha interval of a − b shows non-inferiority or equivalence.
 
@@ -451,7 +463,7 @@ def _wins_significant(
 
 
 def minimum_detectable_effect(
-    a: ArrayLike, b: ArrayLike, *, alpha: float = 0.05, power: float = 0.8
+    a: Column, b: Column | None = None, *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
     """Minimum detectable effect, given the number of queries and the spread of a − b.
 
@@ -489,9 +501,15 @@ def _detectable(n: int, *, alpha: float, wanted: float) -> float:
     return float(scipy.optimize.brentq(missing, 0.0, high, xtol=1e-10))
 
 
-def _differences(a: ArrayLike, b: ArrayLike, **shares: float) -> Array:
+def _differences(a: Column, b: Column | None, **shares: float) -> Array:
     """The differences a − b; checks that each of ``shares``, such as a level, is in (0, 1)."""
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    both = two_columns(a)
+    if b is None and both is not None:
+        a, b = both
+    first = numbers(a)
+    second = np.zeros(first.shape)  # if the first one has the differences
+    if b is not None:
+        second = numbers(in_order_of(a, b))
     if first.ndim != 1 or first.shape != second.shape or len(first) == 0:
         raise ValueError(
             f"expected two arrays of the same queries; got shapes {first.shape}, {second.shape}"
@@ -504,3 +522,11 @@ def _differences(a: ArrayLike, b: ArrayLike, **shares: float) -> Array:
         if not 0 < value < 1:
             raise ValueError(f"expected {name} between 0 and 1; got {value}")
     return differences
+
+
+def _clusters(a: Column, cluster: ArrayLike | None) -> ArrayLike | None:
+    """The cluster of each query, in the order of the scores ``a``; None without clusters."""
+    if cluster is None:
+        return None
+    ordered: ArrayLike = in_order_of(a, cluster)
+    return ordered

@@ -1,11 +1,16 @@
 """Paired tests compared with scipy and hand calculations, and property-based tests."""
 
+import inspect
 import itertools
 import math
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.stats
+from helpers.records import make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +33,7 @@ from qwen3nb.analysis.stats.resampling import (
     resampled_means,
 )
 from qwen3nb.metrics.intervals import difference_intervals
+from qwen3nb.metrics.query_scores import QueryScores
 
 RNG = np.random.default_rng(3)
 A = RNG.beta(0.6, 0.8, size=80)
@@ -444,3 +450,79 @@ def test_four_of_five_new_samples_of_the_size_needed_show_equivalence(mean, devi
     ends = difference_intervals(again, level=0.95)
     shown = np.mean([low > -0.05 and high < 0.05 for low, high in ends])
     assert 0.74 < shown < 0.88
+
+
+QUERIES = list("wxyz")
+FIRST = pd.Series([0.1, 0.2, 0.9, 0.4], index=QUERIES)
+SECOND = pd.Series([0.2, 0.3, 0.8, 0.5], index=QUERIES)
+BY_METRIC = [{"MRR@10": column.to_dict()} for column in (FIRST, SECOND)]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (FIRST.tolist(), SECOND.tolist()),
+        (FIRST, SECOND),
+        (FIRST, SECOND[::-1]),  # by query, whatever the order
+        (FIRST.to_frame(), SECOND[::-1].to_frame()),
+        (FIRST.to_dict(), SECOND[::-1].to_dict()),
+        tuple(BY_METRIC),
+        tuple(QueryScores.of(scores) for scores in BY_METRIC),
+        (pl.Series(FIRST.to_numpy()), pl.Series(SECOND.to_numpy())),
+        (pa.array(FIRST.to_numpy()), pa.array(SECOND.to_numpy())),
+        # Two parts of one data frame, whose rows are numbered.
+        (FIRST.reset_index(drop=True), pd.Series(SECOND.to_numpy(), index=[4, 5, 6, 7])),
+        (FIRST - SECOND,),
+        ((FIRST - SECOND).to_numpy(),),
+        ((FIRST - SECOND).to_frame("difference"),),
+        (pd.DataFrame({"a": FIRST, "b": SECOND}),),
+        (pl.DataFrame({"a": FIRST.to_numpy(), "b": SECOND.to_numpy()}),),
+        (pa.table({"a": FIRST.to_numpy(), "b": SECOND.to_numpy()}),),
+    ],
+)
+def test_arrays_series_frames_and_dictionaries_are_columns_alike(columns):
+    a, b = FIRST.to_numpy(), SECOND.to_numpy()
+    for test in (mean_difference, t_test, effect_size, minimum_detectable_effect):
+        assert test(*columns) == test(a, b)
+    assert equivalence(*columns, margin=0.5) == equivalence(a, b, margin=0.5)
+    result = permutation_test(*columns)
+    assert result == permutation_test(a, b, seed=0)
+    assert result.difference == pytest.approx(-0.05)
+    # Of 16 sign flips, ten have a sum of ±.2 or more: two of ±.4, eight of ±.2.
+    assert result.p_value == pytest.approx(10 / 16)
+
+
+def test_clusters_follow_the_queries():
+    clusters = pd.Series([1, 1, 2, 2], index=QUERIES)
+    expected = mean_difference(FIRST.to_numpy(), SECOND.to_numpy(), cluster=[1, 1, 2, 2])
+    assert mean_difference(FIRST, SECOND, cluster=clusters[::-1]) == expected
+    assert mean_difference(FIRST[::-1], SECOND, cluster=clusters) == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "message"),
+    [
+        ((FIRST, SECOND.rename({"z": "v"})), ValueError, "same queries; only one has 'v' \\(2 in"),
+        ((FIRST, SECOND[:3]), ValueError, "same queries; only one has 'z'"),
+        ((FIRST, SECOND.rename({"z": "y"})), ValueError, "only one has 'z'"),
+        ((pd.DataFrame({"a": FIRST, "b": FIRST, "c": FIRST}),), ValueError, "got a, b, c; choose"),
+        ((make("a"), make("b")), TypeError, "write record.scores.array"),
+    ],
+)
+def test_columns_that_cannot_be_paired_say_why(columns, error, message):
+    with pytest.raises(error, match=message):
+        mean_difference(*columns)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [list, np.array, pd.Series, lambda p: pd.DataFrame({"p": p}), lambda p: dict(enumerate(p))],
+)
+def test_corrections_take_any_column(form):
+    assert holm(form([0.01, 0.04, 0.03])) == [0.03, 0.06, 0.06]
+    assert benjamini_hochberg(form([0.01, 0.04, 0.03])) == pytest.approx([0.03, 0.04, 0.04])
+
+
+def test_the_signature_of_a_test_is_short():
+    for test in (mean_difference, permutation_test, t_test, equivalence):
+        assert len(str(inspect.signature(test))) < 200
