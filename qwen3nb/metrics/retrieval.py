@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -23,12 +23,19 @@ from qwen3nb.metrics.run_arrays import RunArrays
 Qrels = Mapping[str, Mapping[str, int]]
 Run = Mapping[str, Mapping[str, float]]
 Grades = Sequence[int]
+# A list per query, in order; or, by query, a list or a dictionary of numbers by document.
+Rankings: TypeAlias = (
+    Sequence[Iterable[Hashable]]
+    | Mapping[str, Iterable[Hashable]]
+    | Mapping[str, Mapping[str, float]]
+)
 
 UNJUDGED = -1  # the grade of a document without a judgement
 JUDGED = "Judged@10"  # recorded with every score on own data, and no score itself
 # Names of counts in records; the second follows the name of a part of a fusion.
 NOTHING_FOUND = "queries for which nothing was retrieved, counted as 0"
 PART_FOUND_NOTHING = ", a part of the fusion, retrieved nothing"
+_MEASURES_OF_RANKINGS = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10")
 _NAME = re.compile(r"(?P<metric>[A-Za-z]+)@(?P<depth>[1-9]\d*)")  # such as ``nDCG@10``
 
 
@@ -292,25 +299,74 @@ def score_run(
     return QueryScores.of(values)
 
 
+# Takes the documents of a query, best first, and its relevant ones; returns its score.
+OwnMeasure: TypeAlias = Callable[[list[Any], list[Any]], float]
+
+
 def score_rankings(
-    retrieved: Sequence[Sequence[Hashable]],
-    relevant: Sequence[Iterable[Hashable]],
-    metrics: Iterable[str] = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10"),
+    retrieved: Rankings,
+    relevant: Rankings,
+    metrics: str | OwnMeasure | Iterable[str | OwnMeasure] = _MEASURES_OF_RANKINGS,
 ) -> dict[str, float]:
     """Compute the mean of each metric over queries, from ranked lists of documents.
 
     >>> score_rankings([["a", "b", "c"], ["c", "a"]], [{"b"}, {"c"}], ["MRR@10", "Recall@1"])
     {'MRR@10': 0.75, 'Recall@1': 0.5}
 
+    An own measure is a function of one query:
+
+    >>> def found_first(retrieved, relevant):
+    ...     return float(retrieved[0] in relevant)
+    >>> score_rankings([["a", "b"], ["c", "a"]], [["b"], ["c"]], ["MRR@10", found_first])
+    {'MRR@10': 0.75, 'found_first': 0.5}
+
     Args:
-        retrieved: for each query, its documents from best to worst.
-        relevant: for each query, its relevant documents, at least one.
-        metrics: as for `score_run`.
+        retrieved: for each query, its documents from best to worst; or a dictionary by query, of
+            such lists or of scores by document, as a run of trec_eval.
+        relevant: for each query, its relevant documents, at least one; or a dictionary by query, of
+            such lists or of grades by document. A run and its grades may also be given in the other
+            order, as to trec_eval: grades are integers, scores are not.
+        metrics: as for `score_run`, or functions. A function takes the retrieved documents of a
+            query and its relevant ones, as two lists, and returns a number; its name is the
+            metric's.
 
     Raises:
         ValueError: lists of different lengths, a query without a relevant document, or a
             document twice in a ranking.
+        TypeError: a text instead of a list of documents; or grades and scores that cannot be told
+            apart.
     """
+    if callable(metrics) or isinstance(metrics, str):
+        metrics = [metrics]
+    measures = list(metrics)
+    qrels, run, queries = _judged_queries(retrieved, relevant)
+    names = [measure for measure in measures if isinstance(measure, str)]
+    scores = score_run(qrels, run, names)
+    means: dict[str, float] = {}
+    for measure in measures:
+        if isinstance(measure, str):
+            name = measure
+            values = list(scores[measure].values())
+        else:
+            name = getattr(measure, "__name__", type(measure).__name__)
+            values = [float(measure(*query)) for query in queries]
+        if name in means:
+            raise ValueError(f"expected metrics of different names; got {name!r} twice")
+        means[name] = sum(values) / max(len(values), 1)
+    return means
+
+
+def _judged_queries(
+    retrieved: Rankings, relevant: Rankings
+) -> tuple[Qrels, Run, list[tuple[list[Any], list[Any]]]]:
+    """Return grades, scores and, for own measures, both lists of documents of each query."""
+    names: Iterable[object] = range(len(relevant))
+    if isinstance(retrieved, Mapping) and isinstance(relevant, Mapping):
+        retrieved, relevant = _as_to_trec_eval(retrieved, relevant)
+        names = list(relevant)
+        retrieved, relevant = _paired_by_query(retrieved, relevant)
+    if isinstance(retrieved, Mapping) or isinstance(relevant, Mapping):
+        raise TypeError("expected two lists, or two dictionaries by query; got one of each")
     if len(retrieved) != len(relevant):
         raise ValueError(
             f"expected as many rankings as sets of relevant documents; got {len(retrieved)} and "
@@ -318,17 +374,81 @@ def score_rankings(
         )
     qrels: dict[str, dict[str, int]] = {}
     run: dict[str, dict[str, float]] = {}
-    for index, (documents, answers) in enumerate(zip(retrieved, relevant, strict=True)):
-        grades = {str(answer): 1 for answer in answers}
+    queries: list[tuple[list[Any], list[Any]]] = []
+    for name, ranking_of_query, answers in zip(names, retrieved, relevant, strict=True):
+        documents = _ranked_documents(ranking_of_query, name)
+        grades = _grades_of(answers)
         # A score that falls with the rank; a document that occurs twice has only one.
         scores = {str(document): -float(rank) for rank, document in enumerate(documents)}
-        if not grades:
-            raise ValueError(f"query {index}: expected at least one relevant document; got none")
+        relevant_documents = [document for document, grade in grades.items() if grade > 0]
+        if not relevant_documents:
+            raise ValueError(f"query {name}: expected at least one relevant document; got none")
         if len(scores) < len(documents):
-            raise ValueError(f"query {index}: a document occurs twice in its ranking")
-        qrels[str(index)] = grades
-        run[str(index)] = scores
-    means = {}
-    for name, column in score_run(qrels, run, metrics).items():
-        means[name] = sum(column.values()) / max(len(column), 1)
-    return means
+            raise ValueError(f"query {name}: a document occurs twice in its ranking")
+        qrels[str(name)] = {str(document): grade for document, grade in grades.items()}
+        run[str(name)] = scores
+        queries.append((documents, relevant_documents))
+    return qrels, run, queries
+
+
+def _as_to_trec_eval(
+    retrieved: Mapping[Any, Any], relevant: Mapping[Any, Any]
+) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+    """Return a run and its grades, if they are numbers in either order; see `score_rankings`."""
+    if _has_numbers(retrieved) and _has_numbers(relevant):
+        if _has_grades(retrieved) == _has_grades(relevant):
+            raise TypeError(
+                "expected grades as integers and scores with decimals; write "
+                "score_rankings({query: [document, ...]}, {query: {document: grade}}, metrics)"
+            )
+        if _has_grades(retrieved):
+            return relevant, retrieved
+    return retrieved, relevant
+
+
+def _paired_by_query(
+    retrieved: Mapping[Any, Any], relevant: Mapping[Any, Any]
+) -> tuple[list[Any], list[Any]]:
+    """Return what was retrieved and what is relevant, query by query.
+
+    A query for which nothing was retrieved has an empty ranking.
+    """
+    if retrieved and not retrieved.keys() & relevant.keys():
+        raise ValueError(
+            f"expected rankings of the judged queries; got {next(iter(retrieved))!r:.40} and "
+            f"{next(iter(relevant), None)!r:.40}, and none that both have"
+        )
+    return [retrieved.get(query, []) for query in relevant], list(relevant.values())
+
+
+def _has_numbers(values_by_query: Mapping[Any, Any]) -> bool:
+    return all(isinstance(values, Mapping) for values in values_by_query.values())
+
+
+def _has_grades(values_by_query: Mapping[Any, Mapping[Any, float]]) -> bool:
+    """Return whether all numbers by query and document are integers."""
+    for values in values_by_query.values():
+        if not all(isinstance(value, int | np.integer) for value in values.values()):
+            return False
+    return True
+
+
+def _ranked_documents(documents: Any, query: object) -> list[Any]:
+    """Return the documents of one query, best first."""
+    if isinstance(documents, str):
+        raise TypeError(
+            f"query {query}: expected a list of documents, got the text {documents!r:.40}; write "
+            "[[document, ...], ...], a list for each query"
+        )
+    if isinstance(documents, Mapping):
+        return list(rank_documents(documents))
+    return list(documents)
+
+
+def _grades_of(answers: Any) -> dict[Any, int]:
+    """Return the grade of each document that is relevant to a query."""
+    if isinstance(answers, str):  # a single one
+        return {answers: 1}
+    if isinstance(answers, Mapping):
+        return {document: int(grade) for document, grade in answers.items()}
+    return dict.fromkeys(answers, 1)

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import pytrec_eval
 from helpers import REPOSITORY
@@ -149,6 +150,67 @@ def test_ranked_lists_by_hand():
         score_rankings([["a", "a"]], [{"a"}])
     with pytest.raises(ValueError, match="query 0: expected at least one relevant"):
         score_rankings([["a"]], [set()])
+
+
+def found_first(retrieved, relevant):
+    return float(retrieved[:1] == relevant[:1])
+
+
+def count(retrieved, relevant):
+    return 10 * len(retrieved) + len(relevant)
+
+
+def test_an_own_measure_is_a_function_of_one_query():
+    rankings, relevant = [["a", "b"], ["c", "a"], []], [["b"], ["c", "d"], ["a"]]
+    values = score_rankings(rankings, relevant, ["MRR@10", found_first, count])
+    assert list(values) == ["MRR@10", "found_first", "count"]
+    assert values == pytest.approx(
+        {"MRR@10": 0.5, "found_first": 1 / 3, "count": (21 + 22 + 1) / 3}
+    )
+    assert score_rankings(rankings, relevant, metrics=count) == {"count": (21 + 22 + 1) / 3}
+    assert score_rankings(rankings, relevant, "MRR@10") == {"MRR@10": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "relevant"),
+    [
+        ([["b", "a"], ["c"]], [["a"], ["d"]]),
+        ([["b", "a"], ["c"]], ["a", "d"]),  # a single document each
+        ((["b", "a"], ["c"]), [{"a"}, {"d"}]),
+        (np.array([["b", "a"], ["c", "x"]]), np.array([["a"], ["d"]])),
+        (pd.Series([["b", "a"], ["c"]]), pd.Series([["a"], ["d"]])),
+        ({"q": ["b", "a"], "p": ["c"]}, {"p": ["d"], "q": ["a"]}),
+        ({"q": ["b", "a"]}, {"p": ["d"], "q": ["a"]}),  # nothing was retrieved for p
+        ({"q": {"a": 0.3, "b": 0.5}}, {"q": {"a": 2, "b": 0}, "p": {"d": 1}}),
+        ({"q": {"a": 2, "b": 0}, "p": {"d": 1}}, {"q": {"a": 0.3, "b": 0.5}}),  # as to trec_eval
+    ],
+)
+def test_rankings_are_lists_or_dictionaries_by_query(retrieved, relevant):
+    values = score_rankings(retrieved, relevant, ["MRR@10", found_first])
+    assert values == {"MRR@10": 0.25, "found_first": 0}
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "relevant", "written"),
+    [
+        (["ab"], [["a"]], r"got the text 'ab'; write \[\[document"),
+        ({"q": {"a": 1}}, {"q": {"a": 1}}, r"write score_rankings\(\{query: \[document"),
+        ({"q": {"a": 0.5}}, {"q": {"a": 0.5}}, "expected grades as integers"),
+        ({"q": ["a"]}, [["a"]], "two lists, or two dictionaries"),
+    ],
+)
+def test_rankings_that_could_mean_something_else_say_what_to_write(retrieved, relevant, written):
+    with pytest.raises(TypeError, match=written):
+        score_rankings(retrieved, relevant)
+
+
+def test_measures_of_one_name_and_rankings_of_other_queries_are_refused():
+    with pytest.raises(ValueError, match="got '<lambda>' twice"):
+        score_rankings([["a"]], [["a"]], [lambda r, k: 0, lambda r, k: 1])
+    with pytest.raises(ValueError, match="got 1 and '1', and none that both have"):
+        score_rankings({1: ["a"]}, {"1": ["a"]})
+    with pytest.raises(ValueError, match="query q: expected at least one relevant"):
+        score_rankings({"q": ["a"]}, {"q": {"a": 0}})
 
 
 NAMES = st.text("abé1", min_size=1, max_size=3)
