@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.html import styled, unstyled
 from qwen3nb.report.render.table import Conclusion, Sections, Table, TableChoice
+from qwen3nb.utils.hints import missing_attribute
 from qwen3nb.utils.imports import DataFrame
+
+# What to write for attributes that one might guess.
+_INSTEAD = {
+    "df": ".to_frame()",
+    "filter": "results.to_frame(per_query=True), a row per query with text, length and category",
+    "frame": ".to_frame()",
+    "p_value": '.to_frame()["corrected"]',
+    "plot": ".figure()",
+    "summary": ".conclusion",
+    "text": ".conclusion.text",
+    "worst": "results.worst(k)",
+}
 
 Tables: TypeAlias = Table | Sections | TableChoice
 
@@ -36,6 +49,11 @@ class Answer(ABC):
     @abstractmethod
     def to_frame(self) -> DataFrame:
         """The numbers as a pandas data frame."""
+
+    if not TYPE_CHECKING:  # which knows the attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing_attribute(self, name, _INSTEAD)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.conclusion.text}>"

@@ -7,6 +7,7 @@ a reranker's candidates. `evaluate_each` evaluates models on items: existing rec
 
 from __future__ import annotations
 
+import html
 import logging
 import re
 import time
@@ -18,7 +19,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypedDict
 
 from qwen3nb import paths
 from qwen3nb.datasets.trec import qrels_bytes, run_digest, write_run
@@ -45,11 +46,21 @@ from qwen3nb.records.side_files import ResultError, run_path
 from qwen3nb.records.verification import run_problems, unchanged_record
 from qwen3nb.utils.atomic_files import exclusive_lock, write_bytes, write_text
 from qwen3nb.utils.hardware import peak_memory
+from qwen3nb.utils.hints import missing_attribute
+from qwen3nb.utils.imports import DataFrame
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
 
 log = logging.getLogger(__name__)
 _NOTE = ".error.txt"  # next to the record's path: why it could not be computed
+# What to write for attributes that one might guess.
+_INSTEAD = {
+    "compare": "q.load_results().compare(model, other)",
+    "score": "run.results[0].value",
+    "scores": "run.results[0].scores",
+    "table": "run.to_frame()",
+    "value": "run.results[0].value",
+}
 _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # module in front of an error's class
 
 
@@ -185,6 +196,29 @@ class EvaluationRun:
         lines += [f"  {result!r}" for result in self]
         lines += [f"  {name}: skipped, {reason}" for name, reason in self.skipped.items()]
         return "\n".join([*lines, *self.failure_lines()])
+
+    if not TYPE_CHECKING:  # which knows the attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing_attribute(self, name, _INSTEAD)
+
+    def _repr_html_(self) -> str:
+        lines = [f"{name}: skipped, {reason}" for name, reason in self.skipped.items()]
+        lines += self.failure_lines()
+        paragraphs = [f"<p>{html.escape(line.strip())}</p>" for line in lines]
+        return "\n".join([self.results._repr_html_(), *paragraphs])
+
+    def to_frame(self, *, all_metrics: bool = False, per_query: bool = False) -> DataFrame:
+        """Return the scores as a data frame; the options are those of `Results.to_frame`."""
+        return self.results.to_frame(all_metrics=all_metrics, per_query=per_query)
+
+    def summary(self) -> DataFrame:
+        """Return a row per task with its main score; see `Results.summary`."""
+        return self.results.summary()
+
+    def worst(self, k: int = 5) -> DataFrame:
+        """Return the ``k`` queries of each task with the lowest main score; see `Results.worst`."""
+        return self.results.worst(k)
 
     @property
     def reasons(self) -> dict[str, str]:

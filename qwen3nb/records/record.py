@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import glob
+import importlib
 import json
 import platform
 import re
@@ -29,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import ConfigDict, SkipValidation, TypeAdapter, ValidationError
 
@@ -60,6 +61,8 @@ from qwen3nb.records.side_files import (
 )
 from qwen3nb.utils.atomic_files import exclusive_lock, read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import installed_version
+from qwen3nb.utils.hints import missing_attribute
+from qwen3nb.utils.imports import DataFrame
 from qwen3nb.utils.journal import Journal, append, noted
 from qwen3nb.utils.schema import (
     Amount,
@@ -86,6 +89,17 @@ SUBSTITUTE = "local-"  # how the revision of a mirror's folder begins that is no
 _VERSIONS = """
     qwen3nb torch transformers sentence-transformers mteb datasets bm25s numpy scipy scikit-learn
 """.split()  # noqa: SIM905 - a list of words reads better as a line
+# What to write for attributes that one might guess.
+_INSTEAD = {
+    "high": "record.main.high",
+    "interval": "record.main.low, record.main.high",
+    "label": "record.model.label",
+    "low": "record.main.low",
+    "metric": "record.task.main_metric",
+    "n": "record.main.n",
+    "queries": "record.scores.queries",
+    "summary": "record.to_frame()",
+}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ONLY_THESE = ConfigDict(extra="forbid")
 
@@ -282,6 +296,15 @@ class Result:
             f"n = {main.n} {self.task.unit}>"
         )
 
+    if not TYPE_CHECKING:  # which knows the attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing_attribute(self, name, _INSTEAD)
+
+    def _repr_html_(self) -> str:
+        html: str = self._alone._repr_html_()
+        return html
+
     @property
     def main(self) -> Aggregate:
         """The aggregate of the task's main metric."""
@@ -291,6 +314,23 @@ class Result:
     def value(self) -> float | None:
         """The main score; None if it is undefined."""
         return self.main.value
+
+    score = value
+
+    @property
+    def _alone(self) -> Any:
+        """The record as `Results`, which stands on a higher floor, so that it is looked up."""
+        return importlib.import_module("qwen3nb.records.results").Results([self])
+
+    def to_frame(self, *, all_metrics: bool = False, per_query: bool = False) -> DataFrame:
+        """Return the main score as a data frame; the options are those of `Results.to_frame`."""
+        frame: DataFrame = self._alone.to_frame(all_metrics=all_metrics, per_query=per_query)
+        return frame
+
+    def worst(self, k: int = 5) -> DataFrame:
+        """Return the ``k`` queries with the lowest main score; see `Results.worst`."""
+        frame: DataFrame = self._alone.worst(k)
+        return frame
 
     @property
     def tier(self) -> str:

@@ -7,21 +7,36 @@ import importlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from qwen3nb.records.record import Result
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_file
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.format import inert_text
+from qwen3nb.utils.hints import missing_attribute
 from qwen3nb.utils.imports import DataFrame
 
 Names = str | Iterable[str]
 _RICHEST_FIRST = ("full", "fast", "pydocs", "smoke")  # the tier that pages, cards and tables show
+_TYPES_WITH_TEXTS = ("Retrieval", "Reranking")  # of MTEB's tasks, whose queries have ids
+# What to write for attributes that one might guess.
+_INSTEAD = {
+    "best": "results.leaderboard()",
+    "data": "results.to_frame()",
+    "df": "results.to_frame()",
+    "score": "results[0].value, of a single record",
+    "scores": "results.to_frame(per_query=True)",
+}
 _NAMES_SHOWN = 4  # of models and of tasks
 _COLUMNS = """
     model task type metric value low high n unit seed identity revision finished
+""".split()  # noqa: SIM905 - a list of words reads better as a line
+_SUMMARY_COLUMNS = ["model", "task", "metric", "value", "low", "high", "n"]
+_QUERY_COLUMNS = """
+    model task type metric query value text length category seed identity
 """.split()  # noqa: SIM905 - a list of words reads better as a line
 _SCORE_COLUMNS = """
     model identity seed task type revision split subset query metric value finished record
@@ -86,6 +101,11 @@ class Results(Sequence[Result]):
         models, tasks = _first_names(self.models), _first_names(self.tasks)
         return f"<Results: {len(self)} {noun}; models {models}; tasks {tasks}{unreadable}>"
 
+    if not TYPE_CHECKING:  # which knows the attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise missing_attribute(self, name, _INSTEAD)
+
     def _repr_html_(self) -> str:
         return str(self.to_frame().to_html(max_rows=20, float_format="{:.3f}".format))
 
@@ -110,11 +130,17 @@ class Results(Sequence[Result]):
         return sorted({record.task.type for record in self})
 
     def filter(
-        self, *, model: Names | None = None, task: Names | None = None, tier: str | None = None
+        self,
+        name: str = "",
+        *,
+        model: Names | None = None,
+        task: Names | None = None,
+        tier: str | None = None,
     ) -> Results:
         """Return the records that meet all given conditions.
 
         Args:
+            name: a model, a task or a type of tasks, as in ``results[name]``.
             model: a label, a spec, or the first digits (at least 8) of an identity; or several.
             task: the name of a task or a type of tasks, such as ``Retrieval``; or several.
             tier: a tier; keeps records of its tasks and those made by a run of the tier.
@@ -123,6 +149,8 @@ class Results(Sequence[Result]):
             ValueError: a model or task that no record has, or an unknown tier.
         """
         records = list(self._records)
+        if name:
+            records = list(self[name])
         if model is not None:
             models = _as_list(model)
             for name in models:
@@ -153,14 +181,24 @@ class Results(Sequence[Result]):
         if not self._has_model(name):
             check_choice("model", name, self.models)
 
-    def to_frame(self, *, all_metrics: bool = False) -> DataFrame:
+    def to_frame(self, *, all_metrics: bool = False, per_query: bool = False) -> DataFrame:
         """Return a row per record with its main metric, or per record and metric.
 
         Columns: model, task, type, metric, value, low and high (the confidence interval), n,
         unit, seed, identity, revision, finished. An undefined value is missing.
+
+        Args:
+            all_metrics: whether to include every metric of a record.
+            per_query: whether to return a row per query instead. Columns: model, task, type,
+                metric, query, value, text, length (words of the text), category, seed, identity. A
+                text is that of the record, or of the task if its data are available locally, else
+                missing. Tasks without scores of single queries, such as STS, have no rows unless
+                ``all_metrics``.
         """
         import pandas as pd
 
+        if per_query:
+            return _query_frame(self, all_metrics=all_metrics)
         rows = []
         for record in self:
             metrics = [record.task.main_metric]
@@ -186,6 +224,25 @@ class Results(Sequence[Result]):
                 rows.append(row)
         return pd.DataFrame(rows, columns=_COLUMNS)
 
+    def worst(self, k: int = 5) -> DataFrame:
+        """Return the ``k`` queries of each record with the lowest main score, the lowest first.
+
+        The columns are those of ``to_frame(per_query=True)``; of equal scores, earlier queries come
+        first.
+        """
+        frame = self.to_frame(per_query=True)
+        ascending = frame.sort_values("value", kind="stable")
+        records = ["model", "identity", "seed", "task"]
+        lowest = ascending[ascending.groupby(records, sort=False).cumcount() < k]
+        # Record by record, as in this collection.
+        order_of_records = frame.groupby(records, sort=False).ngroup()
+        record_by_record = order_of_records[lowest.index].sort_values(kind="stable").index
+        return lowest.loc[record_by_record].reset_index(drop=True)
+
+    def summary(self) -> DataFrame:
+        """Return a row per model and task with its main score: the short form of `to_frame`."""
+        return self.to_frame()[_SUMMARY_COLUMNS]
+
     def pivot(self, metric: str = "") -> DataFrame:
         """Return a table of numbers: a row per model, a column per task, missing where not run.
 
@@ -209,8 +266,11 @@ class Results(Sequence[Result]):
             frame = frame[frame["metric"] == metric]
         return frame.pivot(index="model", columns="task", values="value")
 
-    def compare(self, *models: str, **options: object) -> Any:
-        """Compare models, by default all, query by query; the options are `qwen3nb.compare`'s."""
+    def compare(self, *models: Names, **options: object) -> Any:
+        """Compare models, by default all, query by query; the options are `qwen3nb.compare`'s.
+
+        Models are named one by one, in a list, or as ``models``.
+        """
         return _lookup("answers.comparison", "compare")(self, *models, **options)
 
     def leaderboard(self, *, tier: str = "", **options: object) -> Any:
@@ -225,9 +285,9 @@ class Results(Sequence[Result]):
                 options = {"tasks": self.tasks, **options}
         return _lookup("answers.leaderboard", "leaderboard")(self, tier=tier, **options)
 
-    def explore(self, **options: object) -> Any:
-        """Return two or more models query by query; the options are `qwen3nb.explore`'s."""
-        return _lookup("answers.explorer", "explore")(self, **options)
+    def explore(self, task: str = "", **options: object) -> Any:
+        """Return two or more models query by query; see `answers.explorer.explore`."""
+        return _lookup("answers.explorer", "explore")(self, task=task, **options)
 
     def candidates(self, *, current: str, **options: object) -> Any:
         """Return whether a candidate should replace the ``current`` model on one task.
@@ -356,6 +416,63 @@ def _lookup(module: str, name: str) -> Callable[..., Any]:
     """
     function: Callable[..., Any] = getattr(importlib.import_module(f"qwen3nb.{module}"), name)
     return function
+
+
+def _query_frame(records: Iterable[Result], *, all_metrics: bool) -> DataFrame:
+    """Return a row per score of a query, record by record; see `Results.to_frame`."""
+    import pandas as pd
+
+    texts_of_tasks: dict[tuple[str, str], Any] = {}
+    rows: list[dict[str, object]] = []
+    for record in records:
+        task = (record.task.key, record.task.revision)
+        if not record.data.queries and task not in texts_of_tasks:
+            texts_of_tasks[task] = _texts_of_task(record)
+        rows += _query_rows(record, texts_of_tasks.get(task), all_metrics=all_metrics)
+    frame = pd.DataFrame(rows, columns=_QUERY_COLUMNS)
+    # Whole numbers, missing where a text is unknown.
+    return frame.astype({"value": "float64", "length": "Int64"})
+
+
+def _query_rows(record: Result, texts: Any, *, all_metrics: bool) -> list[dict[str, object]]:
+    """Return a row per query and metric of a record; ``texts`` of its task, or None."""
+    scores = record.scores
+    metrics = [record.task.main_metric]
+    if all_metrics:
+        metrics = list(scores)
+    recorded_texts = record.data.queries or {}
+    facts = {
+        "model": record.model.label,
+        "task": record.task.key,
+        "type": record.task.type,
+        "seed": record.seed,
+        "identity": record.model.identity[:8],
+    }
+    rows: list[dict[str, object]] = []
+    for metric in metrics:
+        if metric not in scores:  # such as a correlation, which single queries do not have
+            continue
+        for query, value in scores[metric].items():
+            text = recorded_texts.get(query, "")
+            if texts is not None:
+                text = text or texts.text(query)
+            row: dict[str, object] = {**facts, "metric": metric, "query": query, "value": value}
+            row["category"] = record.task.categories.get(query)
+            if text:
+                row |= {"text": text, "length": len(text.split())}
+            rows.append(row)
+    return rows
+
+
+def _texts_of_task(record: Result) -> Any:
+    """Return the texts of a task's queries; None if its data are not available locally."""
+    is_of_mteb = record.task.mteb is not None
+    if not is_of_mteb or record.task.type not in _TYPES_WITH_TEXTS:
+        return None
+    texts_class = _lookup("evaluation.mteb.per_query", "SearchTexts")
+    with suppress(ValueError, OSError):  # own data, or data that were not loaded here
+        return texts_class.of_task(record.task)
+    return None
 
 
 def _score_rows(record: Result) -> DataFrame:

@@ -102,6 +102,22 @@ def test_records_skips_and_failures_are_kept_and_the_others_go_on(home):
     assert load_failures() == {}  # forgotten once it works
 
 
+def test_a_run_has_its_scores_as_frames_and_shows_itself():
+    done = EvaluationRun(
+        Results([make("one", (0.1, 0.3))]), skipped={"<U>": "no vectors"}, failures={"V": "E: no"}
+    )
+    assert done.to_frame()["value"].tolist() == pytest.approx([0.2])
+    assert done.to_frame(per_query=True)["value"].tolist() == [0.1, 0.3]
+    assert done.summary()[["model", "n"]].to_numpy().tolist() == [["one", 2]]
+    assert done.worst(1)["query"].tolist() == ["q0"]
+    shown = done._repr_html_()
+    assert "<table" in shown
+    for line in ("<p>&lt;U&gt;: skipped, no vectors</p>", "<p>V: E: no</p>"):
+        assert line in shown
+    with pytest.raises(AttributeError, match=r"write run.results\[0\].scores"):
+        done.scores  # noqa: B018 - as one types it
+
+
 @pytest.mark.parametrize("saved", [0, 2])
 def test_failures_are_raised_at_the_end_and_say_what_is_saved(home, saved):
     with pytest.raises(EvaluationError) as error:
