@@ -22,7 +22,7 @@ from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
 from qwen3nb.records.record import Result, checksum
 from qwen3nb.records.results import newest
-from qwen3nb.records.store import load_failures, load_results
+from qwen3nb.records.store import load_failures, records_under
 from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
 from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS
 from qwen3nb.utils.atomic_files import exclusive_lock, write_json
@@ -163,7 +163,7 @@ def write_all_results(folder: Path | str | None = None) -> Path:
     """
     base = Path(folder).expanduser() if folder else paths.results()
     with exclusive_lock(base / SUMMARY):
-        records = list(load_results(base, whole=False))
+        records = list(records_under(base, whole=False))
         config: dict[str, object] = {}
         if records:
             last = newest(records)

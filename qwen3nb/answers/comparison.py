@@ -88,7 +88,8 @@ _MOST_COUNTS = 12  # sizes of families listed in a sentence
 class Comparison(Answer):
     """Models compared with a baseline and with each other, task by task.
 
-    ``comparison["bm25"]`` has the differences of one model from the baseline.
+    ``comparison["bm25"]`` has the differences of one model from the baseline, and
+    ``comparison["SciFact"]`` those of all models on one task.
     """
 
     # name of the baseline on most tasks (see `alignment`); empty if there is none
@@ -128,15 +129,24 @@ class Comparison(Answer):
     def __getitem__(self, model: str) -> tuple[PairedDifference, ...]:
         """Differences of a model, by name or label, from the baseline, task by task.
 
+        Or, by the name of a task, those of all models on it.
+
         Raises:
             KeyError: no such model; lists the models.
         """
         name = self.labels.get(model, model)
         models = {system for _, system in self.records}
+        is_task = any(task.task == model for task in self.every_column)
+        if is_task and name not in models:
+            return self.differences_on(model)
         if name not in models:
             raise KeyError(f"{model!r} was not compared; models: {', '.join(sorted(models))}")
         differences = _with_baseline(self.every_task)
         return tuple(difference for difference in differences if difference.first == name)
+
+    def summary(self) -> Conclusion:
+        """The answer in sentences: the `conclusion`."""
+        return self.conclusion
 
     def scored(self, task: str) -> list[Result]:
         """The records of a task; for a benchmark's mean, one record per system with this score."""
@@ -337,12 +347,19 @@ class Comparison(Answer):
                 comparisons.setdefault(kind, []).append(compared)
         return dict(sorted(comparisons.items()))
 
-    def to_frame(self) -> DataFrame:
-        """The differences from the baseline as a pandas data frame of numbers, one row each."""
+    def to_frame(self, *, all_pairs: bool = False) -> DataFrame:
+        """The differences from the baseline as a pandas data frame of numbers, one row each.
+
+        With ``all_pairs``, those of every two models, each pair once. The p-values of pages are in
+        the column ``corrected``; ``p_value`` is before the correction.
+        """
         import pandas as pd
 
+        differences = self.differences
+        if all_pairs:
+            differences = _with_every_pair(self.tasks)
         rows = []
-        for difference in self.differences:
+        for difference in differences:
             row = asdict(difference)
             row["value"], row["baseline"] = difference.means
             # None for a single query.
@@ -808,7 +825,8 @@ def _first_names(names: Sequence[str]) -> str:
 
 def compare(
     results: Iterable[Result] | str,
-    *models: str,
+    *names: str | Iterable[str],
+    models: str | Iterable[str] = (),
     baseline: str = "",
     metric: str | Sequence[str] = "",
     tier: str = "",
@@ -825,7 +843,8 @@ def compare(
 
     Args:
         results: any records; the newest of each model and task is used.
-        models: labels of the models to compare; by default all.
+        names: labels of the models to compare, one by one or in a list; by default all.
+        models: the same, also in a comma-separated string.
         baseline: label or name of a model; by default the one in ``_config.yml``, else a reference
             model (see `qwen3nb.analysis.comparison.alignment`), else the first by name of the
             models with most tasks.
@@ -848,7 +867,7 @@ def compare(
         TypeError: names of models instead of records; says what to write.
     """
     if isinstance(results, str):
-        names_of_models = ", ".join(map(repr, (results, *models)))
+        names_of_models = ", ".join(map(repr, (results, *names)))
         raise TypeError(
             f"expected records, got {results!r}; write q.load_results().compare({names_of_models})"
         )
@@ -861,8 +880,9 @@ def compare(
         clusters=clusters,
     )
     records = list(results)
-    if models:
-        records = list(Results(records).filter(model=models))
+    selected = _selected_models(names, models)
+    if selected:
+        records = list(Results(records).filter(model=selected))
     everything = latest(records)
     keys = _task_keys(everything, tier, tasks)
     on_tasks = [record for record in everything if record.task.key in keys]
@@ -902,6 +922,28 @@ def compare(
         correlations=tuple(by_correlation),
         means=means,
     )
+
+
+def _selected_models(
+    names: Iterable[str | Iterable[str]], models: str | Iterable[str]
+) -> list[str]:
+    """Return the labels of the models to compare; empty for all. See `compare`."""
+    if isinstance(models, str):
+        models = split_names(models)
+    selected = list(models)
+    for name in names:
+        if isinstance(name, str):
+            selected.append(name)
+        else:
+            selected += name
+    return selected
+
+
+def _with_every_pair(tasks: Iterable[TaskComparison]) -> tuple[PairedDifference, ...]:
+    differences: list[PairedDifference] = []
+    for task in tasks:
+        differences += task.among(task.columns)
+    return tuple(differences)
 
 
 def _names_by_label(records: Iterable[Result], names: Names) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qwen3nb.answers.answer import Answer
@@ -151,7 +150,7 @@ class ContaminationAnswer(Answer):
 
 
 def contamination(
-    training: Sequence[Path | str],
+    training: object,
     *,
     tier: str = "smoke",
     tasks: str = "",
@@ -160,7 +159,7 @@ def contamination(
     """Look for the queries and documents of tasks in training data.
 
     Args:
-        training: files, or folders of them.
+        training: a file, a folder, a data frame or a ``datasets.Dataset``; or several.
         tier: the tier whose texts are looked up.
         tasks: comma-separated names of tasks, instead of the tier's.
         results: records whose scores are computed again without the queries that were found.
@@ -168,11 +167,15 @@ def contamination(
     Raises:
         DataError: a file that cannot be read; nothing is said of data not read.
     """
+    from qwen3nb.datasets.in_memory import is_table
     from qwen3nb.datasets.training_data import find_training_data
     from qwen3nb.evaluation.contamination import look_up, task_texts
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
-    training_data = find_training_data([Path(file) for file in training])
+    inputs = [training]
+    if isinstance(training, Iterable) and not (isinstance(training, str) or is_table(training)):
+        inputs = list(training)
+    training_data = find_training_data(inputs)
     texts = []
     for task in choose_tasks(tier=tier, tasks=tasks):
         texts += task_texts(task)

@@ -27,7 +27,7 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
-from qwen3nb.records.store import load_results
+from qwen3nb.records.store import records_under
 from qwen3nb.report.render import table
 from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
 from qwen3nb.report.render.home import formula_link, record_link, task_anchor
@@ -77,7 +77,7 @@ class Evaluation(Answer):
         Other runs write records meanwhile. `trace` must name those that the scores were compared
         with, or a page that has just missed a record would never be made anew.
         """
-        return load_results(self.run.folder, adapters=False)
+        return records_under(self.run.folder, adapters=False)
 
     @cached_property
     def scores(self) -> list[AgainstBaseline]:

@@ -425,9 +425,11 @@ def explore(
     are shown with the reason.
 
     Raises:
-        ValueError: an unknown model, or only one; lists the known ones.
+        ValueError: a task that no record has, an unknown model, or only one; lists the known ones.
     """
     all_records = latest(results)
+    if task and all_records:
+        check_choice("task", task, sorted({record.task.key for record in all_records}))
     if not task:
         task = headline_task(all_records, tier=tier or richest_tier(all_records))
     on_task = [record for record in all_records if record.task.key == task]
@@ -463,7 +465,10 @@ def _offered_models(all_models: Sequence[str], names: Sequence[str]) -> list[str
     if names:
         offered_models = [model for model in all_models if model in names]
     if len(offered_models) < 2:
-        raise ValueError(f"expected two or more models; got {offered_models[0]!r} alone")
+        others = ", ".join(name for name in all_models if name not in offered_models)
+        raise ValueError(
+            f"expected two or more models; got {offered_models[0]!r} alone; add one of: {others}"
+        )
     return offered_models[:MOST_MODELS]
 
 

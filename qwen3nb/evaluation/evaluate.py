@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.datasets.collection import TestCollection, find_collections, query_clusters
 from qwen3nb.datasets.custom.load import Domain
+from qwen3nb.datasets.in_memory import is_table
 from qwen3nb.evaluation.mteb.evaluate import TaskItem
 from qwen3nb.evaluation.mteb.select import check_types, suite_tasks
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
@@ -105,7 +106,7 @@ def evaluate(
         SpecError: ``model`` is not a known model.
         EvaluationError: a task failed, and ``strict``; lists each failure with its cause. The
             tracebacks are saved next to the records; `EvaluationError.run` has the other records.
-        TypeError: another kind of ``model``.
+        TypeError: another kind of ``model``; or data frames as ``data``: says what to write.
         ValueError: both ``data`` and ``tasks`` or ``limit``; a label or fingerprint for a model
             that has its own; prompts or a base for a loaded model; or prompts given in both ways.
     """
@@ -186,7 +187,15 @@ def _evaluate_data_sets(
 
 
 def _check_data_alone(data: Any, *, tasks: Any, types: Sequence[str] | str, limit: int) -> None:
-    """Raise ValueError if data are given together with what selects MTEB tasks."""
+    """Raise an error for tables, and for data together with what selects MTEB tasks."""
+    tables = [data]
+    if isinstance(data, list | tuple):
+        tables += data  # of several, or a list of rows
+    if isinstance(data, Mapping) or any(is_table(table) for table in tables):
+        raise TypeError(
+            "expected a collection; for data frames of queries, documents and judgements, write "
+            "q.evaluate(model, q.TestCollection.from_texts(queries, documents, judgements))"
+        )
     if isinstance(data, str) and data in TIERS:
         raise ValueError(f"{data!r} is a tier: give tier={data!r}; data are folders or collections")
     if types:

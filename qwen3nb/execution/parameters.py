@@ -268,13 +268,13 @@ def check_baseline(values: Values, declared: Declared) -> None:
         return
     if declared["baseline"].default:  # a lesson evaluates its own baseline
         return
-    from qwen3nb.records.store import load_results
+    from qwen3nb.records.store import records_under
 
     folder = None
     if values.get("output_dir"):
         folder = path_from_root(values["output_dir"])
     # Only labels are needed, so the files next to the records are not checked (whole).
-    records = load_results(folder, adapters=False, whole=False)
+    records = records_under(folder, adapters=False, whole=False)
     labels = sorted({record.model.label for record in records})
     label = re.sub(r" \(.*\)$", "", baseline)  # without the seed in "random-64 (seed 2)"
     try:

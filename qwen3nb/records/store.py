@@ -46,7 +46,7 @@ _USES: dict[str, Any] = {
 def load_results(
     folder: Path | str | None = None, *, adapters: bool = True, whole: bool = True
 ) -> Results:
-    """Return all records under ``folder``, sorted by model and task; empty without the folder.
+    """Return all records under ``folder``, sorted by model and task; empty if there are none yet.
 
     A record that cannot be read, or that was changed after it was written, is left out;
     `Results.unreadable` names it.
@@ -56,7 +56,21 @@ def load_results(
         adapters: whether to include records of trained adapters, repeated runs of one training
             (``qwen3nb.evaluation.studies.lora_runs``), which leaderboards leave out.
         whole: whether to check the files next to each record, too.
+
+    Raises:
+        FileNotFoundError: a ``folder`` is given, and there is none.
     """
+    if folder and not Path(folder).is_dir():
+        raise FileNotFoundError(
+            f"{folder}: no such folder of records; q.load_results() reads those of this study"
+        )
+    return records_under(folder, adapters=adapters, whole=whole)
+
+
+def records_under(
+    folder: Path | str | None = None, *, adapters: bool = True, whole: bool = True
+) -> Results:
+    """Return all records as `load_results`; none if the folder is still to be made."""
     records: dict[Path, Result] = {}
     unreadable = {}
     base = Path(folder) if folder else paths.results()

@@ -1,14 +1,17 @@
 """Texts of tasks planted in training files are found, of each kind, and no others are."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from datasets import Dataset
 from helpers.records import make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qwen3nb.answers.contamination import contamination as look_for_texts
 from qwen3nb.datasets.training_data import find_training_data
 from qwen3nb.evaluation import contamination
 from qwen3nb.evaluation.contamination import Texts, look_up, task_texts, without
@@ -157,3 +160,29 @@ def test_records_without_the_queries_that_were_found(tmp_path):
     clean = without(record, found.hits)
     assert (clean.main.value, clean.main.n) == (0.25, 2)
     assert dict(clean.per_query["nDCG@10"]) == {"q1": 0.5, "q2": 0.0}
+
+
+ROWS = [{"text": text} for text in TRAINING]
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        pd.DataFrame(ROWS),
+        Dataset.from_list(ROWS),
+        ROWS,
+        [pd.DataFrame(ROWS)],
+        "train.jsonl",
+        Path("train.jsonl"),
+        ["train.jsonl"],
+        (Path("train.jsonl"),),
+    ],
+)
+def test_training_data_are_a_table_or_a_file_alone_or_several(tmp_path, monkeypatch, training):
+    monkeypatch.chdir(tmp_path)
+    lines = [json.dumps(row, ensure_ascii=False) for row in ROWS]
+    Path("train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.setattr(contamination, "task_texts", lambda task: texts_of(QUERIES))
+    answer = look_for_texts(training, tasks="AuthorSTS")
+    assert len(answer.training.sources) == 1
+    assert {*answer.texts[0].hits} == KINDS.keys()

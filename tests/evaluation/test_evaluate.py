@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import mteb
 import numpy as np
+import pandas as pd
 import pytest
+from datasets import Dataset
 from helpers.beir import write_words
 from pytrec_eval import RelevanceEvaluator
 from sentence_transformers import SentenceTransformer
@@ -55,6 +57,30 @@ def test_data_and_tasks_exclude_each_other(beir):
     for options in ({"tasks": "AuthorSTS"}, {"limit": 5}):
         with pytest.raises(ValueError, match="expected either data, or tasks"):
             evaluate("bm25", beir, **options)
+
+
+FRAME = pd.DataFrame({"id": ["a"], "text": ["sort a list"]})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (FRAME, FRAME, FRAME),
+        [FRAME, FRAME],
+        FRAME,
+        Dataset.from_pandas(FRAME),
+        {"queries": FRAME, "documents": FRAME},
+        [{"id": "a", "text": "sort a list"}],
+    ],
+)
+def test_data_frames_alone_say_how_to_make_a_collection(home, data):
+    written = (
+        r"write q.evaluate\(model, q.TestCollection.from_texts\(queries, documents, judgements"
+    )
+    with pytest.raises(TypeError, match=written) as refused:
+        evaluate("bm25", data)
+    assert "\n" not in str(refused.value)
+    assert "sort a list" not in str(refused.value)
 
 
 def test_failures_are_kept_instead_of_raised(beir, tmp_path):

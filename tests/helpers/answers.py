@@ -152,5 +152,5 @@ EXAMPLES = {
     "Explorer": lambda: explore(records(), task=RETRIEVAL),
     "Leaderboard": lambda: leaderboard(records()),
     "Reproductions": lambda: Reproductions((Reproduction(PUBLISHED, None, 0.4),)),
-    "NoExplorer": lambda: explore(records(), task="NoSuchTask"),
+    "NoExplorer": lambda: explore([make("a")], task=RETRIEVAL),
 }

@@ -1,16 +1,21 @@
 """Records on disk: verified one by one, together, by file; collected, and exported as one table."""
 
+import copy
 import csv
 import math
 import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import duckdb
 import pytest
 from helpers.records import amend, make, tier_records
+from helpers.records import own as own_data
+from helpers.search_texts import search_texts
 
 from qwen3nb import paths
+from qwen3nb.evaluation.mteb.per_query import SearchTexts
 from qwen3nb.metrics.aggregate import aggregate, reported
 from qwen3nb.records import store
 from qwen3nb.records.record import MTEBScore, Part
@@ -221,6 +226,121 @@ def test_the_richest_tier_is_the_largest_with_all_of_its_tasks_or_a_run_of_it():
 
 ODD = ['a "b"', "c,d", "e\nf", "g\rh", "=1+1", "@cmd", "-x", "-3", "é 日本 \U0001f600", "", "nan"]
 COLUMNS = "model identity seed task type revision split subset query metric value finished record"
+
+
+@pytest.mark.parametrize("form", [str, Path])
+def test_a_missing_folder_is_named_and_an_empty_one_has_no_records(home, form):
+    with pytest.raises(FileNotFoundError, match="nowhere: no such folder of records"):
+        load_results(form(home / "nowhere"))
+    file = make("a").save()
+    with pytest.raises(FileNotFoundError, match=file.name):
+        load_results(folder=form(file))
+    empty = home / "empty"
+    empty.mkdir()
+    assert load_results(form(empty)) == []
+    assert len(load_results()) == 1
+
+
+def test_without_a_folder_of_its_own_a_study_has_no_records(home):
+    assert load_results() == []
+
+
+COLUMNS = """
+    model task type metric query value text length category seed identity
+""".split()  # noqa: SIM905 - a list of words reads better as a line
+
+
+def test_scores_of_queries_have_text_length_and_category():
+    results = Results([own_data("a", 0.5), make("b", (0.25, 0.75))])
+    frame = results.to_frame(per_query=True)
+    assert list(frame.columns) == COLUMNS
+    assert frame.groupby("model").size().to_dict() == {"a": 40, "b": 2}
+    third = frame.iloc[2]
+    assert third[["metric", "query", "text", "length", "category"]].tolist() == [
+        *("MRR@10", "q2", "text of q2", 3, "odd")
+    ]
+    assert third["value"] == results[0].per_query["MRR@10"]["q2"]
+    assert (frame["category"] == "odd").sum() == 20
+    unknown = frame[frame["model"] == "b"]  # the record of no task that is known here
+    assert unknown["value"].tolist() == [0.25, 0.75]
+    assert unknown[["text", "length", "category"]].isna().to_numpy().all()
+    every_metric = results.to_frame(all_metrics=True, per_query=True)
+    assert set(every_metric["metric"]) == {"MRR@10", "nDCG@10"}
+    assert len(every_metric) == 82
+    assert results[1].to_frame(per_query=True)["value"].tolist() == [0.25, 0.75]
+    assert list(Results([]).to_frame(per_query=True).columns) == COLUMNS
+
+
+def test_texts_of_a_task_are_read_once_if_they_are_here(monkeypatch):
+    read = []
+
+    def of_task(task):
+        read.append(task.key)
+        if task.key == "away":
+            raise OSError("not here")
+        return search_texts({"q0": "sort a list", "q1": "join"})
+
+    monkeypatch.setattr(SearchTexts, "of_task", of_task)
+    results = [make(name, (0.1, 0.2), task=task) for name in "ab" for task in ("here", "away")]
+    for record in results:
+        amend(record, "task", mteb=MTEBScore("ndcg_at_10", 0.15))
+    frame = Results(results).to_frame(per_query=True)
+    assert read == ["here", "away"]
+    here = frame[frame["task"] == "here"]
+    assert here["text"].tolist() == ["sort a list", "join"] * 2
+    assert here["length"].tolist() == [3, 1] * 2
+    assert frame[frame["task"] == "away"]["text"].isna().all()
+
+
+def test_the_worst_queries_of_each_record_come_lowest_first():
+    results = Results([make("b", (0.2, 0.9, 0.1, 0.2)), make("a", (0.5, 0.4))])
+    for worst in (results.worst(3), results.worst(k=3)):
+        rows = worst[["model", "query", "value"]].to_numpy().tolist()
+        assert rows == [
+            *(["b", "q2", 0.1], ["b", "q0", 0.2], ["b", "q3", 0.2]),
+            *(["a", "q1", 0.4], ["a", "q0", 0.5]),
+        ]
+    assert results[0].worst(1)["query"].tolist() == ["q2"]
+    assert results["a"].worst()["query"].tolist() == ["q1", "q0"]
+    assert Results([]).worst().empty
+
+
+def test_a_record_shows_itself_and_has_its_score():
+    record = make("<b>", (0.25, 0.75))
+    assert record.score == record.value == 0.5
+    assert record.to_frame()["value"].tolist() == [0.5]
+    assert "<table" in record._repr_html_()
+    assert "&lt;b&gt;" in record._repr_html_()
+    summary = Results([record]).summary()
+    assert list(summary.columns) == ["model", "task", "metric", "value", "low", "high", "n"]
+    assert summary.loc[0, ["value", "n"]].tolist() == [0.5, 2]
+    difference = make("c", {"q1": 0.5, "q0": 0.5}).scores - record.scores
+    assert difference["nDCG@10"].to_dict() == {"q0": 0.25, "q1": -0.25}
+    assert copy.deepcopy(record) == record
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "written"),
+    [
+        (make("a"), "n", "write record.main.n"),
+        (make("a"), "summary", r"write record.to_frame\(\)"),
+        (Results([make("a")]), "df", r"write results.to_frame\(\)"),
+        (Results([make("a")]), "scores", r"write results.to_frame\(per_query=True\)"),
+        (Results([make("a")]), "head", r"write .to_frame\(\).head"),
+        (Results([make("a")]), "nothing", "no attribute 'nothing'$"),
+    ],
+)
+def test_what_is_no_attribute_says_what_to_write(value, name, written):
+    with pytest.raises(AttributeError, match=written):
+        getattr(value, name)
+
+
+def test_a_filter_takes_the_name_of_a_model_a_task_or_a_type_first():
+    results = Results([make("a"), make("b"), make("a", task="other")])
+    assert [len(results.filter(name)) for name in ("a", "other", "Retrieval")] == [2, 1, 3]
+    assert len(results.filter("a", task="other")) == 1
+    with pytest.raises(ValueError, match="unknown model or task 'c'; choose one of: a, b"):
+        results.filter("c")
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from qwen3nb.models.load import named
 from qwen3nb.models.model import Model
 from qwen3nb.models.options import OPTIONS, OptionArguments
 from qwen3nb.models.types import SpecError
-from qwen3nb.records.store import load_results
+from qwen3nb.records.store import records_under
 from qwen3nb.utils.choices import check_choice, split_names
 
 
@@ -182,7 +182,7 @@ def check_and_evaluate(
     """
     model = _with_options(checkpoint, arguments)
     if baseline and not only:
-        records = load_results(arguments.get("output_dir") or None, adapters=False)
+        records = records_under(arguments.get("output_dir") or None, adapters=False)
         check_choice("baseline", baseline, sorted({result.model.label for result in records}))
     prompts = arguments.get("prompts")
     has_prompt_set = names_prompt_set(prompts)

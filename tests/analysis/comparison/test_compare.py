@@ -17,6 +17,7 @@ from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.answers.comparison import compare
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import Part
+from qwen3nb.records.results import Results
 from qwen3nb.utils.format import json_text
 
 BOTH = (RETRIEVAL, RERANKING)
@@ -237,3 +238,61 @@ def test_skewed_differences_of_few_queries_are_corrected_by_holm():
         assert (task.p_values == by_holm) == (columns is rare)
     many = [make(name, np.tile(row, 4), task="T") for name, row in rare.items()]
     assert compare(many).method == "step-down MaxT"  # of 240 queries, it holds
+
+
+THREE = Results(make(name, noisy(0.5, seed=n)) for n, name in enumerate("abc"))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: THREE.compare("a", "c"),
+        lambda: THREE.compare(["a", "c"]),
+        lambda: THREE.compare(models=["a", "c"]),
+        lambda: THREE.compare(models="a, c"),
+        lambda: THREE.compare("a", models=["c"]),
+        lambda: compare(THREE, "a", "c"),
+        lambda: compare(THREE, ("a", "c")),
+        lambda: compare(list(THREE), models=("a", "c"), baseline="a"),
+        lambda: compare(THREE, THREE[0].model.spec, THREE[2].model.identity[:8]),
+    ],
+)
+def test_models_are_named_one_by_one_in_a_list_or_by_keyword(call):
+    comparison = call()
+    assert {name for _, name in comparison.records} == {"a", "c"}
+    (difference,) = comparison["c"]
+    assert (difference.first, difference.second) == ("c", "a")
+    assert comparison[RETRIEVAL] == comparison["c"]
+    assert comparison.summary().text == comparison.conclusion.text
+    with pytest.raises(KeyError, match="'b' was not compared; models: a, c"):
+        comparison["b"]
+
+
+def test_an_unknown_model_lists_the_models():
+    for wrong in (["nope", "a"], ["a", "nope"]):
+        with pytest.raises(ValueError, match="unknown model 'nope'; choose one of: a, b, c"):
+            THREE.compare(models=wrong)
+
+
+def test_a_frame_has_every_pair_once_if_wanted():
+    comparison = THREE.compare(baseline="a")
+    shown = comparison.to_frame()
+    assert {*zip(shown["first"], shown["second"], strict=True)} == {("b", "a"), ("c", "a")}
+    frame = comparison.to_frame(all_pairs=True)
+    pairs = [frozenset(pair) for pair in zip(frame["first"], frame["second"], strict=True)]
+    assert len(pairs) == 3
+    assert {*pairs} == {frozenset("ab"), frozenset("ac"), frozenset("bc")}
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("p_value", r"write .to_frame\(\)\[\"corrected\"\]"),
+        ("filter", r"write results.to_frame\(per_query=True\)"),
+        ("sort_values", r"write .to_frame\(\).sort_values"),
+        ("nothing", "no attribute 'nothing'$"),
+    ],
+)
+def test_what_a_comparison_lacks_says_what_to_write(name, written):
+    with pytest.raises(AttributeError, match=written):
+        getattr(THREE.compare(), name)

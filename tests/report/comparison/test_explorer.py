@@ -18,6 +18,7 @@ from qwen3nb.answers.explorer import (
     query_details,
     top_documents,
 )
+from qwen3nb.records.results import Results
 
 DOCUMENTS = {f"d{i}": (f"Title {i}", f"text {i}") for i in range(8)}
 QUERIES = {"q0": "zero", "q1": "one", "q2": "two"}
@@ -48,9 +49,31 @@ def test_of_many_models_the_page_offers_the_best_or_those_chosen():
     assert "2 models not shown" in best.plot()._repr_html_()
     selected = explore(results, task=TASK, texts=texts, models="m00,m07")
     assert data_of(selected.plot()._repr_html_())["models"] == ["m07", "m00"]
-    for wrong in ("m00", "m00,other"):
-        with pytest.raises(ValueError, match="m00"):
+    for wrong, named in {
+        "m00": "'m00' alone; add one of: m31, m30",
+        "m00,other": "'other'",
+    }.items():
+        with pytest.raises(ValueError, match=named):
             explore(results, task=TASK, texts=texts, models=wrong)
+
+
+@pytest.mark.parametrize("task", ["Retrieval", "NoSuchTask"])
+def test_a_task_without_a_record_lists_those_that_have_one(task):
+    results = Results([make("a"), make("b", task="other")])
+    for ask in (results.explore, lambda task: explore(list(results), task=task)):
+        with pytest.raises(
+            ValueError, match=f"unknown task '{task}'; choose one of: {TASK}, other"
+        ):
+            ask(task)
+    # A study without records has nothing to choose from.
+    assert isinstance(explore([], task=task), NoExplorer)
+
+
+def test_a_task_is_named_first_or_by_its_keyword():
+    texts = search_texts(QUERIES, DOCUMENTS, QRELS)
+    results = Results([make("a", (0.1, 0.5, 0.3)), make("b", (0.2, 0.4, 0.9))])
+    for explorer in (results.explore(TASK, texts=texts), results.explore(task=TASK, texts=texts)):
+        assert explorer.models == ["b", "a"]
 
 
 def data_of(page):
