@@ -35,7 +35,6 @@ JUDGED = "Judged@10"  # recorded with every score on own data, and no score itse
 # Names of counts in records; the second follows the name of a part of a fusion.
 NOTHING_FOUND = "queries for which nothing was retrieved, counted as 0"
 PART_FOUND_NOTHING = ", a part of the fusion, retrieved nothing"
-_MEASURES_OF_RANKINGS = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10")
 _NAME = re.compile(r"(?P<metric>[A-Za-z]+)@(?P<depth>[1-9]\d*)")  # such as ``nDCG@10``
 
 
@@ -306,7 +305,13 @@ OwnMeasure: TypeAlias = Callable[[list[Any], list[Any]], float]
 def score_rankings(
     retrieved: Rankings,
     relevant: Rankings,
-    metrics: str | OwnMeasure | Iterable[str | OwnMeasure] = _MEASURES_OF_RANKINGS,
+    metrics: str | OwnMeasure | Iterable[str | OwnMeasure] = (
+        "MRR@10",
+        "Recall@1",
+        "Recall@10",
+        "Recall@100",
+        "nDCG@10",
+    ),
 ) -> dict[str, float]:
     """Compute the mean of each metric over queries, from ranked lists of documents.
 
