@@ -825,7 +825,7 @@ def _first_names(names: Sequence[str]) -> str:
 
 def compare(
     results: Iterable[Result] | str,
-    *names: str | Iterable[str],
+    *chosen: str | Iterable[str],
     models: str | Iterable[str] = (),
     baseline: str = "",
     metric: str | Sequence[str] = "",
@@ -843,7 +843,7 @@ def compare(
 
     Args:
         results: any records; the newest of each model and task is used.
-        names: labels of the models to compare, one by one or in a list; by default all.
+        chosen: labels of the models to compare, one by one or in a list; by default all.
         models: the same, also in a comma-separated string.
         baseline: label or name of a model; by default the one in ``_config.yml``, else a reference
             model (see `qwen3nb.analysis.comparison.alignment`), else the first by name of the
@@ -867,7 +867,7 @@ def compare(
         TypeError: names of models instead of records; says what to write.
     """
     if isinstance(results, str):
-        names_of_models = ", ".join(map(repr, (results, *names)))
+        names_of_models = ", ".join(map(repr, (results, *chosen)))
         raise TypeError(
             f"expected records, got {results!r}; write q.load_results().compare({names_of_models})"
         )
@@ -880,9 +880,9 @@ def compare(
         clusters=clusters,
     )
     records = list(results)
-    selected = _selected_models(names, models)
-    if selected:
-        records = list(Results(records).filter(model=selected))
+    chosen_models = _chosen_models(chosen, models)
+    if chosen_models:
+        records = list(Results(records).filter(model=chosen_models))
     everything = latest(records)
     keys = _task_keys(everything, tier, tasks)
     on_tasks = [record for record in everything if record.task.key in keys]
@@ -924,19 +924,17 @@ def compare(
     )
 
 
-def _selected_models(
-    names: Iterable[str | Iterable[str]], models: str | Iterable[str]
-) -> list[str]:
+def _chosen_models(chosen: Iterable[str | Iterable[str]], models: str | Iterable[str]) -> list[str]:
     """Return the labels of the models to compare; empty for all. See `compare`."""
     if isinstance(models, str):
         models = split_names(models)
-    selected = list(models)
-    for name in names:
-        if isinstance(name, str):
-            selected.append(name)
+    labels = list(models)
+    for label in chosen:
+        if isinstance(label, str):
+            labels.append(label)
         else:
-            selected += name
-    return selected
+            labels += label
+    return labels
 
 
 def _with_every_pair(tasks: Iterable[TaskComparison]) -> tuple[PairedDifference, ...]:

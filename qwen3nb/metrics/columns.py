@@ -85,7 +85,9 @@ def _columns_by_name(values: Any) -> dict[str, Any]:
     if not hasattr(values, "shape"):
         return {}
     # Of pandas and polars, columns are names; of pyarrow, they are the values.
-    names = getattr(values, "column_names", None) or getattr(values, "columns", ())
+    names: Any = getattr(values, "column_names", None)
+    if names is None:
+        names = getattr(values, "columns", ())
     return {str(name): values[name] for name in names}
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.records.record import Result, safe_name
 from qwen3nb.records.results import Results
-from qwen3nb.records.store import load_results, verify_folder
+from qwen3nb.records.store import load_results, records_under, verify_folder
 from qwen3nb.utils.atomic_files import (
     exclusive_lock,
     new_folder,
@@ -61,7 +61,7 @@ def freeze(name: str) -> Path:
         with new_folder(target) as work:
             _copy(source, work / "results", left_out=_LEFT_OUT)
             _check_records(work / "results", source)
-            records = load_results(work / "results", whole=False)
+            records = records_under(work / "results", whole=False)
             if not records:
                 raise ReleaseError(f"no records in {source}; `qwen3nb eval` writes some")
             _copy(paths.book_runs(), work / "pages", only=(".ipynb",))

@@ -469,7 +469,7 @@ def _texts_of_task(record: Result) -> Any:
     is_of_mteb = record.task.mteb is not None
     if not is_of_mteb or record.task.type not in _TYPES_WITH_TEXTS:
         return None
-    texts_class = _lookup("evaluation.mteb.per_query", "SearchTexts")
+    texts_class: Any = _lookup("evaluation.mteb.per_query", "SearchTexts")
     with suppress(ValueError, OSError):  # own data, or data that were not loaded here
         return texts_class.of_task(record.task)
     return None

@@ -245,7 +245,7 @@ def test_without_a_folder_of_its_own_a_study_has_no_records(home):
     assert load_results() == []
 
 
-COLUMNS = """
+QUERY_COLUMNS = """
     model task type metric query value text length category seed identity
 """.split()  # noqa: SIM905 - a list of words reads better as a line
 
@@ -253,7 +253,7 @@ COLUMNS = """
 def test_scores_of_queries_have_text_length_and_category():
     results = Results([own_data("a", 0.5), make("b", (0.25, 0.75))])
     frame = results.to_frame(per_query=True)
-    assert list(frame.columns) == COLUMNS
+    assert list(frame.columns) == QUERY_COLUMNS
     assert frame.groupby("model").size().to_dict() == {"a": 40, "b": 2}
     third = frame.iloc[2]
     assert third[["metric", "query", "text", "length", "category"]].tolist() == [
@@ -268,7 +268,7 @@ def test_scores_of_queries_have_text_length_and_category():
     assert set(every_metric["metric"]) == {"MRR@10", "nDCG@10"}
     assert len(every_metric) == 82
     assert results[1].to_frame(per_query=True)["value"].tolist() == [0.25, 0.75]
-    assert list(Results([]).to_frame(per_query=True).columns) == COLUMNS
+    assert list(Results([]).to_frame(per_query=True).columns) == QUERY_COLUMNS
 
 
 def test_texts_of_a_task_are_read_once_if_they_are_here(monkeypatch):

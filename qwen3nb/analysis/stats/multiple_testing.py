@@ -12,11 +12,16 @@ References:
     Hochberg 1995 (false discovery rate).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from qwen3nb.metrics.columns import Column, numbers
 from qwen3nb.utils.choices import check_choice
+
+if TYPE_CHECKING:
+    from qwen3nb.metrics.columns import Column
 
 MOST_DRAWS = 200_000  # limit of `enough_draws`
 
@@ -30,7 +35,7 @@ def holm(p_values: Column) -> list[float]:
     Raises:
         ValueError: a value outside 0 to 1.
     """
-    values = numbers(p_values).tolist()
+    values = _values(p_values)
     _check(values)
     adjusted = [0.0] * len(values)
     largest = 0.0
@@ -53,8 +58,8 @@ def benjamini_hochberg(p_values: Column) -> list[float]:
     """
     from scipy.stats import false_discovery_control  # takes a second
 
-    values = numbers(p_values)
-    _check(values.tolist())
+    values = _values(p_values)
+    _check(values)
     adjusted: list[float] = false_discovery_control(values).tolist()
     return adjusted
 
@@ -97,6 +102,13 @@ def enough_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str 
     if how != "holm" or comparisons / (draws + 1) < alpha:
         return draws
     return max(draws, min(MOST_DRAWS, math.ceil(4 * comparisons / alpha)))
+
+
+def _values(p_values: Column) -> list[float]:
+    from qwen3nb.metrics.columns import numbers  # with NumPy, which commands' help does not need
+
+    values: list[float] = numbers(p_values).tolist()
+    return values
 
 
 def _check(p_values: Sequence[float]) -> None:
