@@ -78,7 +78,7 @@ class RunTrace:
                 entries.append([task, "", _digest(of_models)])
         return entries
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         return {_TYPE: asdict(self), "text/plain": ""}  # invisible in the notebook
 
 
@@ -124,7 +124,7 @@ def _outputs(page: Path | Mapping[str, Any]) -> list[dict[str, Any]]:
     return outputs
 
 
-def _score(value: dict[str, Any]) -> AgainstBaseline:
+def _score(value: Mapping[str, Any]) -> AgainstBaseline:
     score = value["score"]
     parts = {"columns": tuple(score["columns"]), "parts": tuple(score["parts"])}
     ends = value["interval"] and tuple(value["interval"])

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.config import Config
 
+PageContext: TypeAlias = dict[str, Any]  # what Sphinx gives to the template of a page
 Part: TypeAlias = dict[str, Any]  # of the contents: ``caption`` and ``chapters``
 _MOST_LISTED = 12  # pages that answer one question of the reading path
 _commit = cache(git_commit)  # called once for the footers of all pages
@@ -197,7 +198,7 @@ def _visit_math(translator: Any, node: nodes.Element) -> None:
 
 
 def _add_plotly(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+    app: Sphinx, page: str, template: str, context: PageContext, doctree: object
 ) -> None:
     """Add Plotly's script to the pages that use it."""
     if 'class="q-explorer"' not in context.get("body", ""):  # no interactive plot
@@ -211,7 +212,7 @@ def _add_plotly(
 
 
 def _drop_remote(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+    app: Sphinx, page: str, template: str, context: PageContext, doctree: object
 ) -> None:
     """Remove scripts of other hosts from a page."""
     # Thebe runs code on a remote server; its scripts come from unpkg.com.
@@ -382,7 +383,7 @@ def _command_of(run: Mapping[str, Any]) -> str:
 
 
 def _add_footer(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+    app: Sphinx, page: str, template: str, context: PageContext, doctree: object
 ) -> None:
     """Add the footer to a page of the book, except for indexes and the search."""
     if doctree is None or "body" not in context:

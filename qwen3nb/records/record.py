@@ -466,7 +466,7 @@ def check_file(file: Path) -> None:
         raise ResultError(f"{file}: expected a record, a file in {base.resolve()}")
 
 
-def _fields_without_rows(result: Result) -> dict[str, Any]:
+def _fields_without_rows(result: Result) -> dict[str, object]:
     """Return the fields of a record as JSON, without data with a row per query."""
     fields = asdict(replace(result, per_query={}, top=None))
     for name in ("per_query", "top", "checksum", "place"):
@@ -582,7 +582,7 @@ def _label_of(file: Path) -> str:
     return label
 
 
-def checksum(value: dict[str, Any]) -> str:
+def checksum(value: Mapping[str, object]) -> str:
     """Return the SHA-256 of a record's JSON without its checksum, for any order of keys."""
     content = {name: part for name, part in value.items() if name != "checksum"}
     return sha256_json(json.loads(json.dumps(content, allow_nan=False)))

@@ -64,7 +64,7 @@ class _Embedded(AbsTask):
     pydocs: PyDocs
     main: str  # the main score
 
-    def load_data(self, num_proc: int | None = None, **_: Any) -> None:
+    def load_data(self, num_proc: int | None = None, **_: object) -> None:
         if not self.data_loaded:
             self.dataset = self._data()
             self.data_loaded = True

@@ -331,7 +331,7 @@ def _warn_of_equals(
             )
 
 
-def _snapshot(adapter: TrainedAdapter, kind: str, change: tuple[float, ...]) -> dict[str, Any]:
+def _snapshot(adapter: TrainedAdapter, kind: str, change: tuple[float, ...]) -> dict[str, object]:
     """Return training settings and kind of evaluation, which must match in comparisons.
 
     ``change`` is that of `adapter_change`.
