@@ -101,10 +101,11 @@ def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[Note]]
     for result in from_oldest(results):
         label = result.model.label
         key = (result.model.identity, result.seed, result.task.key)
-        earlier = newest.get(key)
-        if earlier is not None and earlier.model.label == label:
+        earlier_record = newest.get(key)
+        if earlier_record is not None and earlier_record.model.label == label:
             reason = (
-                f"an earlier record of {label} (seed {result.seed}), finished {earlier.finished}"
+                f"an earlier record of {label} (seed {result.seed}), "
+                f"finished {earlier_record.finished}"
             )
             notes.append(Note(result.task.key, reason))
         newest[key] = result
@@ -188,11 +189,11 @@ def clusters_of(result: Result, others: Iterable[Result] = ()) -> Mapping[str, s
     collection = result.data.collection or result.task.key
     queries = set(result.scores.queries)
     on_same_data = []
-    for other in by_part(others):
-        names = (other.task.key, other.task.name, other.task.dataset)
-        has_every_cluster = queries <= other.task.clusters.keys()
+    for other_record in by_part(others):
+        names = (other_record.task.key, other_record.task.name, other_record.task.dataset)
+        has_every_cluster = queries <= other_record.task.clusters.keys()
         if collection in names and has_every_cluster:
-            on_same_data.append(other)
+            on_same_data.append(other_record)
     return newest_clusters(on_same_data)
 
 

@@ -160,17 +160,17 @@ def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
     by_task = {record.task.key: record for record in records}
     values: list[float] = []
     ends: list[Interval] = []
-    missing: list[str] = []
+    unscored_tasks: list[str] = []
     for key in column.weights:
         score = task_score(by_task[key], column.metric) if key in by_task else None
         if score is None or score.value is None:
-            missing.append(key)
+            unscored_tasks.append(key)
             continue
         values.append(score.value)
         if score.low is not None and score.high is not None:
             ends.append((score.low, score.high))
-    if missing:
-        return BenchmarkMean(column, value=None, interval=None, missing=tuple(missing))
+    if unscored_tasks:
+        return BenchmarkMean(column, value=None, interval=None, missing=tuple(unscored_tasks))
     weights = list(column.weights.values())
     mean = math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
     if len(ends) < len(values):  # a task has no interval
@@ -256,9 +256,9 @@ def counted_tasks(tasks: Iterable[str], name: str) -> str:
     '2 of 15 tasks'
     """
     count = len(set(units_of(tasks, name)))
-    whole = max(count, len(_tasks_of(name)))
-    size = str(count) if count == whole else f"{count} of {whole}"
-    return f"{size} task" if whole == 1 else f"{size} tasks"
+    total_count = max(count, len(_tasks_of(name)))
+    size = str(count) if count == total_count else f"{count} of {total_count}"
+    return f"{size} task" if total_count == 1 else f"{size} tasks"
 
 
 def _tasks_of(title: str) -> tuple[str, ...]:

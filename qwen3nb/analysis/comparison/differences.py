@@ -102,8 +102,8 @@ def verdict(
     margin: float,
 ) -> str:
     """Return `find_verdict` in words; see `verdict_words`."""
-    found = find_verdict(difference, p, interval, alpha=alpha, margin=margin)
-    return verdict_words(found, interval, margin=margin)
+    supported_verdict = find_verdict(difference, p, interval, alpha=alpha, margin=margin)
+    return verdict_words(supported_verdict, interval, margin=margin)
 
 
 def verdict_words(found: Verdict, interval: Interval | None, *, margin: float) -> str:
@@ -357,16 +357,16 @@ def _tested_differences(
     described = over_pairs(matrix, pairs, sizes_and_intervals)
     differences = []
     for pair, test, (size, interval) in zip(pairs, tests, described, strict=True):
-        first, second = pair
+        first_system, second_system = pair
         differences.append(
             PairedDifference(
                 task=matrix.task,
                 metric=matrix.metric,
-                first=first,
-                second=second,
+                first=first_system,
+                second=second_system,
                 n=size.n,
-                unpaired=unpaired.get(first, 0) + unpaired.get(second, 0),
-                means=(means[first], means[second]),
+                unpaired=unpaired.get(first_system, 0) + unpaired.get(second_system, 0),
+                means=(means[first_system], means[second_system]),
                 difference=size.difference,
                 interval=interval,
                 p_value=test.p_value,
@@ -386,7 +386,7 @@ def _tested_differences(
 def _rows_of_pairs(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
     """The pairs as rows of the matrix: (pairs, 2)."""
     row_of = {system: row for row, system in enumerate(matrix.systems)}
-    rows = [(row_of[first], row_of[second]) for first, second in pairs]
+    rows = [(row_of[first_system], row_of[second_system]) for first_system, second_system in pairs]
     return np.array(rows, dtype=np.intp).reshape(-1, 2)
 
 
@@ -398,13 +398,13 @@ def over_pairs(
     matrix: ScoreMatrix, pairs: Sequence[Pair], function: Callable[[Array], Iterable[T]]
 ) -> list[T]:
     """Apply ``function``, which gives a value per pair, to blocks of differences (pairs, n)."""
-    first, second = _rows_of_pairs(matrix, pairs).T
+    first_rows, second_rows = _rows_of_pairs(matrix, pairs).T
     block_size = max(1, _MOST_HELD // len(matrix.queries))
 
     def values_of_block(start: int) -> list[T]:  # in its thread, so that few are in memory at once
         block = slice(start, start + block_size)
-        differences = matrix.scores[first[block]]  # a copy (pairs, n), changed in place
-        differences -= matrix.scores[second[block]]
+        differences = matrix.scores[first_rows[block]]  # a copy (pairs, n), changed in place
+        differences -= matrix.scores[second_rows[block]]
         return list(function(differences))
 
     starts = range(0, len(pairs), block_size)
@@ -428,8 +428,8 @@ def best_first(differences: Iterable[PairedDifference]) -> list[str]:
         if len(metrics) == 1:
             place = -difference.difference  # the largest is first
         else:  # values of several metrics do not average, but ranks do
-            others = on_task[difference.task, difference.metric]
-            place = sum(other > difference.difference for other in others)
+            differences_on_task = on_task[difference.task, difference.metric]
+            place = sum(value > difference.difference for value in differences_on_task)
         # The system that is compared; `second` is what it is compared with.
         places.setdefault(difference.first, []).append(place)
 
@@ -502,8 +502,8 @@ class TaskComparison:
         """First − second; None if the two share no query or one has no scores on this task."""
         if first == second or first not in self.columns or second not in self.columns:
             return None
-        found = self._differences([(first, second)])
-        return found[0] if found else None
+        differences = self._differences([(first, second)])
+        return differences[0] if differences else None
 
     def matrix(self, *systems: str) -> ScoreMatrix:
         """Scores on the queries that all the systems answered.
@@ -615,12 +615,14 @@ class TaskComparison:
         number_of_system = {name: number_of(queries) for name, queries in queries_of.items()}
         number_of_shared: dict[tuple[int, int], int] = {}
         groups: dict[int, list[Pair]] = {}
-        for first, second in pairs:
-            both = (number_of_system[first], number_of_system[second])
-            if both not in number_of_shared:
-                queries = shared_queries([queries_of[first], queries_of[second]])
-                number_of_shared[both] = number_of(queries)
-            groups.setdefault(number_of_shared[both], []).append((first, second))
+        for first_system, second_system in pairs:
+            set_numbers = (number_of_system[first_system], number_of_system[second_system])
+            if set_numbers not in number_of_shared:
+                queries = shared_queries([queries_of[first_system], queries_of[second_system]])
+                number_of_shared[set_numbers] = number_of(queries)
+            groups.setdefault(number_of_shared[set_numbers], []).append(
+                (first_system, second_system)
+            )
         groups.pop(number_of(()), None)  # the empty set: pairs that share no query
         return list(groups.values())
 

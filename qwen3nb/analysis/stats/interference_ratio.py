@@ -281,8 +281,8 @@ def _different_seeds(tasks: Sequence[TaskEstimate]) -> str:
     for task in tasks:
         seeds = ", ".join(map(str, _by_seed(task.estimate)))
         seeds_by_task.append(f"{task.estimate.name}: {seeds}")
-    listed = "; ".join(seeds_by_task)
-    return f"the tasks have different seeds ({listed}); each counts by the mean of its own"
+    seeds_text = "; ".join(seeds_by_task)
+    return f"the tasks have different seeds ({seeds_text}); each counts by the mean of its own"
 
 
 def _mean_influence(influences: Sequence[Influence]) -> Influence:

@@ -260,7 +260,7 @@ def equivalence(
             outside 0 to 1.
     """
     differences = _differences(a, b, alpha=alpha)
-    needed = queries_to_show(differences, margin=margin, level=1 - alpha)
+    queries_needed = queries_to_show(differences, margin=margin, level=1 - alpha)
     ends = intervals.difference_interval(differences, level=1 - alpha)
     return EquivalenceResult(
         difference=float(differences.mean()),
@@ -270,7 +270,7 @@ def equivalence(
         equivalent=intervals.within(ends, margin),
         alpha=alpha,
         n=len(differences),
-        queries_needed=needed,
+        queries_needed=queries_needed,
         undefined="" if ends else SINGLE,
     )
 
@@ -491,12 +491,13 @@ def _detectable(n: int, *, alpha: float, wanted: float) -> float:
 
 def _differences(a: ArrayLike, b: ArrayLike, **shares: float) -> Array:
     """The differences a − b; checks that each of ``shares``, such as a level, is in (0, 1)."""
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if first.ndim != 1 or first.shape != second.shape or len(first) == 0:
+    a_scores, b_scores = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if a_scores.ndim != 1 or a_scores.shape != b_scores.shape or len(a_scores) == 0:
         raise ValueError(
-            f"expected two arrays of the same queries; got shapes {first.shape}, {second.shape}"
+            "expected two arrays of the same queries; "
+            f"got shapes {a_scores.shape}, {b_scores.shape}"
         )
-    differences: Array = first - second
+    differences: Array = a_scores - b_scores
     if not np.isfinite(differences).all():
         index = int(np.flatnonzero(~np.isfinite(differences))[0])
         raise ValueError(f"query {index} has a value that is not finite")

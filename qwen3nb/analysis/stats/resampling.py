@@ -96,8 +96,8 @@ def _draw_counts(generator: np.random.Generator, resamples: int, n: int) -> Arra
     dtype = np.uint16 if n <= _MOST_INT16 else np.int64  # 16 bits are a third faster to draw
     counts = np.empty((resamples, n))
     for row in counts:
-        drawn = generator.integers(0, n, n, dtype=dtype)
-        row[:] = np.bincount(drawn, minlength=n)
+        drawn_queries = generator.integers(0, n, n, dtype=dtype)
+        row[:] = np.bincount(drawn_queries, minlength=n)
     return counts
 
 
@@ -207,21 +207,21 @@ class _OrderedPairs:
     def of(cls, scores: Array, fraction_bits: int, pairs: NDArray[np.intp]) -> _OrderedPairs:
         """Order the pairs (P, 2) of columns by their statistics."""
         n = len(scores)
-        first, second = pairs.T  # columns of scores
+        first_columns, second_columns = pairs.T  # of scores
         every_query = np.full((1, n // 8 + 1), 255, np.uint8)  # packed bits, all 1
         (total,) = _sums(every_query, scores, fraction_bits)
         # Each of 2n scores was rounded by up to half a unit, on both sides.
         most_rounding = 2.0 * n
-        differences = np.abs(total[first] - total[second]) - most_rounding
-        distances = _distances(scores, fraction_bits, first, second)
+        differences = np.abs(total[first_columns] - total[second_columns]) - most_rounding
+        distances = _distances(scores, fraction_bits, first_columns, second_columns)
         # The statistic is the difference over the root of its sum of squares; 0 if it has none.
         weights = np.divide(1.0, distances, out=np.zeros(len(distances)), where=distances > 0)
         statistics = differences * weights
         order = np.argsort(statistics, kind="stable")
         return cls(
             order=order,
-            first=first[order],
-            second=second[order],
+            first=first_columns[order],
+            second=second_columns[order],
             differences=differences[order],
             weights=weights[order],
             # A little less, so that a flip with the same statistic reaches it despite rounding.

@@ -136,12 +136,12 @@ def compare_joint_runs(
             joint_runs.setdefault(run.system, []).append(run)
             joint_seeds.add(run.seed)
     groups = [_group(runs, specialists, required, gate) for runs in joint_runs.values()]
-    missing = [
+    notes_on_missing = [
         f"{run.name}: no joint run of this seed"
         for run in specialists
         if run.seed not in joint_seeds
     ]
-    return JointComparisons(tuple(groups), gate, tuple(required), tuple(missing))
+    return JointComparisons(tuple(groups), gate, tuple(required), tuple(notes_on_missing))
 
 
 def _trained_runs(scores: Iterable[Score]) -> list[Run]:
@@ -206,15 +206,18 @@ def _group(
 ) -> Group:
     """Compare the runs of one joint configuration with the specialists."""
     pairings = [_pair(task, joint_runs, specialists, required) for task in SPECIALISTS]
-    missing = [note for pairing in pairings for note in pairing.missing]
+    notes_on_missing = [note for pairing in pairings for note in pairing.missing]
     datasets: dict[str, list[_DataSet]] = {}
     for pairing in pairings:
         datasets[pairing.task], notes = _data_sets(pairing)
-        missing += notes
-    metrics = {task: [each.metric for each in found] for task, found in datasets.items()}
+        notes_on_missing += notes
+    metrics = {
+        task: [scored_dataset.metric for scored_dataset in datasets_of_task]
+        for task, datasets_of_task in datasets.items()
+    }
     metric = common_metric(metrics)
     averaged, notes = _averaged(datasets, metric)
-    missing += notes
+    notes_on_missing += notes
     of_datasets, tasks, left_out = [], [], []
     for pairing in pairings:
         task, seeds = pairing.task, pairing.seeds
@@ -234,9 +237,13 @@ def _group(
         tasks=tuple(task.estimate for task in tasks),
         datasets=tuple(of_datasets),
         refused=tuple(reason for pairing in pairings for reason in pairing.refused),
-        missing=tuple(missing),
+        missing=tuple(notes_on_missing),
         metric=metric,
-        averaged={task: _labels(found) for task, found in averaged.items() if found},
+        averaged={
+            task: _labels(datasets_of_task)
+            for task, datasets_of_task in averaged.items()
+            if datasets_of_task
+        },
     )
 
 
@@ -294,10 +301,10 @@ def in_words(names: Sequence[str]) -> str:
     >>> in_words(["SciFact", "NFCorpus", "FiQA2018"])
     'SciFact, NFCorpus and FiQA2018'
     """
-    *others, last = names
-    if not others:
-        return last
-    return f"{', '.join(others)} and {last}"
+    *leading_names, last_name = names
+    if not leading_names:
+        return last_name
+    return f"{', '.join(leading_names)} and {last_name}"
 
 
 def _pair(
@@ -332,7 +339,7 @@ def _why_refused(
     specialist = nearest.specialist
     if nearest.disagreements:
         return f"{specialist.name} with {joint.name}: {'; '.join(nearest.disagreements)}"
-    fitting = [each.specialist for each in candidates if not each.disagreements]
+    fitting = [candidate.specialist for candidate in candidates if not candidate.disagreements]
     if len(fitting) > 1:
         names = ", ".join(run.name for run in fitting)
         return f"{joint.name} has several specialists, none is preferred: {names}"
@@ -444,14 +451,14 @@ def _paired_scores(
     task: str, name: str, scores: Sequence[Score]
 ) -> tuple[_DataSet, tuple[str, ...]]:
     """Return a data set from the scores of specialist and joint run in turn, with notes."""
-    first = scores[0]
-    metric = first.metric
+    first_score = scores[0]
+    metric = first_score.metric
     if metric == _UNNAMED_METRIC:  # it may be another on each data set
         metric = f"{_UNNAMED_METRIC} of {name}"
     if not all(score.per_query for score in scores):
         values = np.array([score.value for score in scores], dtype=float)  # (2 S,), in turn
         paired = DataSetScores(_by_system(values))
-        dataset = _DataSet(task, name, label=first.data_set, metric=metric, scores=paired)
+        dataset = _DataSet(task, name, label=first_score.data_set, metric=metric, scores=paired)
         return dataset, ()
     columns = {score.run: score.per_query for score in scores}
     matrix = join(columns, task=f"{task}: {name}", clusters=clusters_of(scores))
@@ -459,7 +466,7 @@ def _paired_scores(
     units = _by_system(matrix.unit_values(matrix.scores))  # (2, S, n)
     by_query = QueryScores(matrix.unit_names, np.moveaxis(units, -1, 0))  # (n, 2, S)
     paired = DataSetScores(_by_system(means), by_query)
-    dataset = _DataSet(task, name, label=first.data_set, metric=metric, scores=paired)
+    dataset = _DataSet(task, name, label=first_score.data_set, metric=metric, scores=paired)
     return dataset, tuple(matrix.notes)
 
 
