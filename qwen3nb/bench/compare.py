@@ -50,10 +50,10 @@ class RunComparison:
 
     def table(self) -> str:
         """The ratios as plain text."""
-        first, second = self.machines
+        first_machine, second_machine = self.machines
         return table(
-            f"A: {first}",
-            f"B: {second}",
+            f"A: {first_machine}",
+            f"B: {second_machine}",
             rows=self.rows,
             shown="model: {model} | texts: {texts} | method: {method} | A, faster: {first:.2f}x | "
             "B, faster: {second:.2f}x | speed of B to A: {speed:.2f}x",
@@ -104,16 +104,16 @@ def _rows_of_both(first: _Bench, second: _Bench) -> Iterator[Row]:
     """Yield a row for each method that is in both runs."""
     timing_in_second = {timing.method: timing for timing in second.timings}
     for timing in first.timings:
-        other = timing_in_second.get(timing.method)
-        if other is None:
+        second_timing = timing_in_second.get(timing.method)
+        if second_timing is None:
             continue
-        second_speed = second.count / other.seconds
+        second_speed = second.count / second_timing.seconds
         yield {
             "model": first.model,
             "texts": first.texts,
             "method": timing.method,
             "first": timing.ratio,
-            "second": other.ratio,
+            "second": second_timing.ratio,
             # Texts per second of the second run, over those of the first.
             "speed": second_speed * timing.seconds / first.count,
         }

@@ -98,8 +98,8 @@ class _Traced(nn.Module):
         self.example = _tensors(peer.preprocess(two_lengths))
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        named = dict(zip(self.example, inputs, strict=True))
-        states: Tensor = self.model(**named, return_dict=True).last_hidden_state
+        named_inputs = dict(zip(self.example, inputs, strict=True))
+        states: Tensor = self.model(**named_inputs, return_dict=True).last_hidden_state
         return states
 
     def digest(self, *more: str) -> str:

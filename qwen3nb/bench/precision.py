@@ -129,12 +129,12 @@ def _time_dtypes(
     work: dict[str, float] = {}
     peaks: dict[str, MatrixPeak] = {}
     for dtype in dtypes:
-        ours = neural_encoder(spec, device="cpu", dtype=dtype)
+        our_encoder = neural_encoder(spec, device="cpu", dtype=dtype)
         peer = load_peer(folder, device="cpu", dtype=dtype)
         batch_size = best_batch_size(peer, texts)
-        rows = ours._tokenise(texts)
-        work[dtype], peaks[dtype] = encoder_limit(ours.runner, rows, dtype=dtype)
-        calls[dtype] = partial(ours.encode, texts)
+        rows = our_encoder._tokenise(texts)
+        work[dtype], peaks[dtype] = encoder_limit(our_encoder.runner, rows, dtype=dtype)
+        calls[dtype] = partial(our_encoder.encode, texts)
         calls[_peer_name(dtype)] = partial(peer_vectors, peer, texts, batch_size=batch_size)
 
     # After each round, so that the peak is measured under the same load as the methods.

@@ -142,10 +142,10 @@ def refresh_pages(
         jobs += _lessons()
     names = {kind.notebook for kind in own_pages} | {job.name for job in jobs}
     with cached_calls():  # reads shared dependencies once
-        due = [job for job in (*jobs, *_published(names)) if not reusable(job)]
+        due_jobs = [job for job in (*jobs, *_published(names)) if not reusable(job)]
         if not lessons:
             _mark_old_lessons()
-    outcomes = sweep(due, at_once=at_once) if due else []
+    outcomes = sweep(due_jobs, at_once=at_once) if due_jobs else []
     write_card_page(results, model=model, tier=tier)
     failures = [outcome for outcome in outcomes if outcome.status == "failed"]
     try:
@@ -412,8 +412,8 @@ def _build(output: Path, *, strict: bool) -> None:
         raise BookError(f"the build succeeded but did not write {html / 'index.html'}")
     secrets = secret_pages(html)
     if secrets:
-        listed = "\n".join(f"  {page}: {', '.join(kinds)}" for page, kinds in secrets[:10])
-        raise BookError(f"the built pages contained secrets and were deleted:\n{listed}")
+        lines = "\n".join(f"  {page}: {', '.join(kinds)}" for page, kinds in secrets[:10])
+        raise BookError(f"the built pages contained secrets and were deleted:\n{lines}")
     for child in built.iterdir():  # such as html, which Jupyter Book puts one folder deeper
         child.rename(output / child.name)
     built.rmdir()
@@ -427,14 +427,14 @@ def _run_jupyter_book(output: Path, *, strict: bool) -> None:
     if strict:
         command.append("-W")
     command += ["--path-output", str(output)]
-    done = run_program(
+    process = run_program(
         guarded_command(command),
         own_session=True,
         environment=kernel_environment() | {REFRESHED: "1"},  # the pages are refreshed already
     )
-    if not done.returncode:
+    if not process.returncode:
         return
-    output_text = (done.stdout + done.stderr).strip()
+    output_text = (process.stdout + process.stderr).strip()
     if os.strerror(errno.ENOSPC) in output_text:  # the disk is full, which is no fault of a page
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
     raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")

@@ -135,11 +135,11 @@ def _listed_by(toc: Path) -> Callable[[str], bool]:
     from sphinx.util.matching import patmatch
     from sphinx_external_toc.parsing import parse_toc_yaml
 
-    listed = parse_toc_yaml(toc)
-    patterns = list(listed.globs())  # such as ``runs/eval-*``
+    site_map = parse_toc_yaml(toc)
+    patterns = list(site_map.globs())  # such as ``runs/eval-*``
 
     def is_listed(name: str) -> bool:
-        if any(name + suffix in listed for suffix in ("", ".ipynb", ".md")):
+        if any(name + suffix in site_map for suffix in ("", ".ipynb", ".md")):
             return True
         return any(patmatch(name, pattern) for pattern in patterns)
 
@@ -258,7 +258,7 @@ def _directives() -> dict[str, type]:
         def run(self) -> list[nodes.Node]:
             self.state.document.settings.env.note_reread()  # the results may change
             results = load_results(adapters=False, whole=False)
-            toys = sorted({each.model.label for each in results if _is_toy(each)})
+            toys = sorted({result.model.label for result in results if _is_toy(result)})
             if not toys:
                 return []
             text = (

@@ -354,13 +354,13 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
 
 def _joined(single_needs: Iterable[Need]) -> list[Need]:
     """Return each need once, with all that need it."""
-    joined: dict[tuple[str, str, str | None], Need] = {}
+    need_by_key: dict[tuple[str, str, str | None], Need] = {}
     for need in single_needs:
         key = (need.kind, need.id, need.revision)
-        if key in joined:
-            need = replace(need, used_by=joined[key].used_by + need.used_by)
-        joined[key] = need
-    return list(joined.values())
+        if key in need_by_key:
+            need = replace(need, used_by=need_by_key[key].used_by + need.used_by)
+        need_by_key[key] = need
+    return list(need_by_key.values())
 
 
 @contextmanager

@@ -235,10 +235,10 @@ class _Series:
     def missing(self, numbers: set[int]) -> list[int]:
         """Return the numbers that are not there; some series count from 1."""
         count = int(self.count)
-        first = 0
+        first_number = 0
         if count in numbers:
-            first = 1
-        return sorted(set(range(first, first + count)) - numbers)
+            first_number = 1
+        return sorted(set(range(first_number, first_number + count)) - numbers)
 
 
 def source_texts(source: Source, data: TrainingData) -> Iterator[tuple[int, str]]:

@@ -102,10 +102,10 @@ def _without_ties(scores: list[float]) -> list[float]:
         return scores
     lowered: list[float] = []
     previous = np.float32(np.inf)
-    for score, rounded in zip(scores, rounded_scores, strict=True):
-        if rounded < previous:
+    for score, rounded_score in zip(scores, rounded_scores, strict=True):
+        if rounded_score < previous:
             lowered.append(score)
-            previous = rounded
+            previous = rounded_score
         else:
             next_lower = np.nextafter(previous, np.float32(-np.inf))  # the next number below
             lowered.append(float(next_lower))

@@ -167,9 +167,9 @@ def widened_ends(
     ``level`` is that of all rows, or of each.
     """
     means = moments.means
-    below = _side_length(moments, -1.0, means - low, level=level, queries=queries)
-    above = _side_length(moments, 1.0, high - means, level=level, queries=queries)
-    return np.maximum(means - below, low), np.minimum(means + above, high)
+    length_below = _side_length(moments, -1.0, means - low, level=level, queries=queries)
+    length_above = _side_length(moments, 1.0, high - means, level=level, queries=queries)
+    return np.maximum(means - length_below, low), np.minimum(means + length_above, high)
 
 
 def _side_length(
@@ -179,9 +179,9 @@ def _side_length(
 
     ``distance``: of the mean from the bound on this side.
     """
-    student = _student_length(moments, sign, level=level, n=queries)
-    missing = _missing_length(moments, sign, distance, level=level, n=queries)
-    return np.asarray(np.hypot(student, missing))
+    student_length = _student_length(moments, sign, level=level, n=queries)
+    missing_length = _missing_length(moments, sign, distance, level=level, n=queries)
+    return np.asarray(np.hypot(student_length, missing_length))
 
 
 def _student_length(moments: Moments, sign: float, *, level: float | Array, n: int) -> Array:
@@ -259,9 +259,9 @@ def mean_of_intervals(
         squares = (weighted**2).sum(axis=0)
     else:
         squares = _squares_of_correlated(weighted, correlations)
-    below, above = np.sqrt(squares).tolist()
+    length_below, length_above = np.sqrt(squares).tolist()
     mean = float(weights @ points)
-    return mean - below, mean + above
+    return mean - length_below, mean + length_above
 
 
 def _squares_of_correlated(distances: Array, correlations: Array) -> Array:
@@ -315,8 +315,8 @@ def _variance_ratio(variance: float, variance_of_share: float, n: int) -> float:
     if ratio >= 1:
         return ratio
     # Towards 1, by less the more values there are.
-    missing = (1 - ratio) * (1.0 + ratio / 2) / math.sqrt(n)
-    return min(1.0, ratio + missing)
+    shift = (1 - ratio) * (1.0 + ratio / 2) / math.sqrt(n)
+    return min(1.0, ratio + shift)
 
 
 def _f1(

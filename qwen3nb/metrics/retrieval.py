@@ -82,11 +82,11 @@ def _hit(grades: Grades, ideal: Grades, k: int) -> float:
 
 def _average_precision(grades: Grades, ideal: Grades, k: int) -> float:
     """Average precision, divided by the number of all relevant documents."""
-    total, found = 0.0, 0
+    total, relevant_count = 0.0, 0
     for rank, grade in enumerate(grades[:k], start=1):
         if grade > 0:
-            found += 1
-            total += found / rank
+            relevant_count += 1
+            total += relevant_count / rank
     return total / len(ideal)
 
 
@@ -195,14 +195,14 @@ def rank_documents(scores: Mapping[str, float]) -> list[str]:
         document = names[int(is_finite.argmin())]
         raise ValueError(f"document {document!r}: expected a finite score; got {scores[document]}")
     with np.errstate(over="ignore"):  # beyond 32 bits, a score is infinite
-        rounded = values.astype(np.float32)
-    best_first = np.argsort(rounded)[::-1]  # fast, but ties are in no certain order
-    ranked = rounded[best_first]
+        rounded_values = values.astype(np.float32)
+    best_first = np.argsort(rounded_values)[::-1]  # fast, but ties are in no certain order
+    ranked = rounded_values[best_first]
     has_ties = (ranked[1:] == ranked[:-1]).any()  # with the next score
     if not has_ties:
         return [names[row] for row in best_first.tolist()]
     # Equal scores rank by id, from the last.
-    scored_names = zip(rounded.tolist(), names, strict=True)
+    scored_names = zip(rounded_values.tolist(), names, strict=True)
     return [name for _, name in sorted(scored_names, reverse=True)]
 
 

@@ -72,8 +72,9 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         documents, scores = self.documents[part], self.scores[part]
         self._check_finite(documents, scores)
         with np.errstate(over="ignore"):  # beyond 32 bits, a score is infinite
-            rounded = scores.astype(np.float32)
-        ascending = np.lexsort((documents, rounded))  # by the last key first: score, then document
+            rounded_scores = scores.astype(np.float32)
+        # By the last key first: score, then document.
+        ascending = np.lexsort((documents, rounded_scores))
         best_first = ascending[::-1]
         return self._names_of(documents[best_first[:depth]])
 

@@ -319,8 +319,8 @@ def split_docstring(
     body_words = _mask("\n".join(bodies), function).split()
     _, longest = DOCUMENT_WORDS
     document_words = body_words[:longest]
-    fewest, most = QUERY_WORDS
-    is_query = fewest <= len(summary.split()) <= most
+    fewest_words, most_words = QUERY_WORDS
+    is_query = fewest_words <= len(summary.split()) <= most_words
     has_title = _UNDERLINE.search(summary) is not None  # a section instead of a summary
     if not is_query or has_title or len(document_words) < shortest:
         return None
@@ -398,13 +398,13 @@ def _names(see_also: str) -> Iterator[str]:
 
 def _qualified_names(names: Iterable[str], function: str, documents: Collection[str]) -> list[str]:
     """Return the qualified names of those ``names`` that are documents, nearest module first."""
-    found: set[str] = set()
+    qualified_names: set[str] = set()
     for name in names:
         for candidate in _candidates(name, module_of(function)):
             if candidate in documents and candidate != function:
-                found.add(candidate)
+                qualified_names.add(candidate)
                 break
-    return sorted(found)
+    return sorted(qualified_names)
 
 
 def _candidates(name: str, module: str) -> Iterator[str]:
