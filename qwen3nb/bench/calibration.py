@@ -367,8 +367,8 @@ def _mean_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -
     ends = {}
     # Values of a V-measure are repeated draws of k-means, which are shown with Student's.
     if sample.process != "V-measure":
-        widened = [intervals.mean_interval(column, level=LEVEL) for column in values.T]
-        ends["widened"] = interval_ends(interval for _, interval in widened)
+        widened_intervals = [intervals.mean_interval(column, level=LEVEL) for column in values.T]
+        ends["widened"] = interval_ends(interval for _, interval in widened_intervals)
     ends["student"] = student(values, zero)
     ends["percentile"] = percentile(values, zero, seed)
     return _coverage(sample, ends)

@@ -81,9 +81,9 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
             notes.append(f"{name}: only in B")
             continue
         first_bench, second_bench = first_benches[key], second_benches[key]
-        differing = _differing(first_bench, second_bench)
-        if differing:
-            notes.append(f"{name}: not the same {differing}; the speeds do not compare")
+        differing_parts = _differing(first_bench, second_bench)
+        if differing_parts:
+            notes.append(f"{name}: not the same {differing_parts}; the speeds do not compare")
         rows += _rows_of_both(first_bench, second_bench)
     if not rows:
         raise ValueError(f"{first} and {second} have no model and texts in common")
@@ -92,12 +92,12 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
 
 def _differing(first: _Bench, second: _Bench) -> str:
     """Name what differs between two runs of the same name: the model, the texts or both."""
-    differing = []
+    differing_parts = []
     if first.identity != second.identity:
-        differing.append("model")
+        differing_parts.append("model")
     if first.digest != second.digest:
-        differing.append("texts")
-    return " and ".join(differing)
+        differing_parts.append("texts")
+    return " and ".join(differing_parts)
 
 
 def _rows_of_both(first: _Bench, second: _Bench) -> Iterator[Row]:

@@ -155,10 +155,14 @@ def bench_texts(count: int) -> dict[str, list[str]]:
         sentences += [first_sentence, second_sentence]
     half = count // 2
     # A set of texts has each only once; `dict.fromkeys` keeps their order.
-    short = list(dict.fromkeys([*sentences[:half], *_spread(summaries, count)]))
-    mixed = [*_spread(summaries, half), *_spread(documents, count - half)]
-    long = _spread(list(_joined_to_long(documents)), math.ceil(count / 4))
-    sets = {"short sentences": short[:count], "mixed lengths": mixed, "long documents": long}
+    short_texts = list(dict.fromkeys([*sentences[:half], *_spread(summaries, count)]))
+    mixed_texts = [*_spread(summaries, half), *_spread(documents, count - half)]
+    long_texts = _spread(list(_joined_to_long(documents)), math.ceil(count / 4))
+    sets = {
+        "short sentences": short_texts[:count],
+        "mixed lengths": mixed_texts,
+        "long documents": long_texts,
+    }
     return {name: texts for name, texts in sets.items() if texts}
 
 
@@ -249,15 +253,15 @@ def bench_encode(
     device = pick_device(device)
     float_dtype = "float32" if dtype == "int8" else dtype  # sentence-transformers has no 8 bits
     with model_folder(model, all_texts) as folder:
-        loaded = {PEER: load_peer(folder, device=device, dtype=float_dtype)}
+        peer_models = {PEER: load_peer(folder, device=device, dtype=float_dtype)}
         for name in dict.fromkeys(peers):
-            loaded[name] = load_graph(name, folder, texts=all_texts)
+            peer_models[name] = load_graph(name, folder, texts=all_texts)
         # Only the random model has no name that this package can load it by.
         spec = folder if model == QWEN3 else model
         our_encoders = {}
         for our_dtype in dict.fromkeys(("float32", dtype)):
             our_encoders[our_dtype] = neural_encoder(spec, device=device, dtype=our_dtype)
-        methods = _Methods(loaded, our_encoders, float_dtype)
+        methods = _Methods(peer_models, our_encoders, float_dtype)
         for name, set_of_texts in texts.items():
             yield _compare_methods(model, name, set_of_texts, methods, rounds=rounds)
 

@@ -103,12 +103,12 @@ def bench_precision(
     for dtype in dtypes:
         check_choice("dtype", dtype, DTYPES)
     names = list(dict.fromkeys(("float32", *dtypes)))
-    encoded = bench_texts(texts)["mixed lengths"]
-    with model_folder(model, encoded) as folder:
+    encoded_texts = bench_texts(texts)["mixed lengths"]
+    with model_folder(model, encoded_texts) as folder:
         spec = folder if model == QWEN3 else model
-        speeds = _time_dtypes(names, spec, folder, encoded, rounds=rounds)
+        speeds = _time_dtypes(names, spec, folder, encoded_texts, rounds=rounds)
         qualities = {dtype: _search_quality(spec, dtype, pydocs) for dtype in names}
-    timings = [_timing(dtype, speeds, qualities, len(encoded)) for dtype in names]
+    timings = [_timing(dtype, speeds, qualities, len(encoded_texts)) for dtype in names]
     return PrecisionBench(model, queries=len(pydocs.queries), margin=MARGIN, timings=tuple(timings))
 
 

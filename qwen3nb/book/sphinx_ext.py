@@ -376,8 +376,8 @@ def _command_of(run: Mapping[str, Any]) -> str:
     """Return the command that makes a page again; empty if its notebook is not there."""
     notebook = str(run.get("notebook", ""))
     try:
-        declared = read_parameters(paths.find_notebook(notebook))
-        return page_command(notebook, dict(run.get("parameters", {})), declared)
+        parameters = read_parameters(paths.find_notebook(notebook))
+        return page_command(notebook, dict(run.get("parameters", {})), parameters)
     except (FileNotFoundError, ParameterError, OSError):  # renamed, or not ours
         return ""
 

@@ -111,12 +111,12 @@ def changed_files(folder: Path) -> list[str]:
     if note is None:
         return []
     files = _copied_files(folder)
-    changed: list[str] = []
+    changed_names: list[str] = []
     for name in sorted(files.keys() | note.files.keys()):
         is_in_both = name in files and name in note.files
         if not is_in_both or sha256_file(files[name]) != note.files[name]:
-            changed.append(name)
-    return changed
+            changed_names.append(name)
+    return changed_names
 
 
 def _copied_files(folder: Path) -> dict[str, Path]:
@@ -272,13 +272,13 @@ def _warn_if_changed(folder: Path, task_name: str) -> None:
     """Warn of a copy that has changed since it was fetched."""
     if _note_of_unchanged(folder) is not None:  # exactly as noted
         return
-    changed = changed_files(folder)
-    if changed:
+    changed_names = changed_files(folder)
+    if changed_names:
         _log.warning(
             "%s: not as it was fetched (%s), so scores are not those of %s. Remove it, and "
             "fetch it again",
             folder,
-            listed(changed),
+            listed(changed_names),
             task_name,
         )
 

@@ -220,10 +220,10 @@ def _influence(sample: Array, how: str) -> Array:
 def _correlations(samples: Sequence[Array], how: str) -> Array:
     """Correlations (parts, parts) of the values of parts with the same queries; 0 if constant."""
     values = np.array([_influence(sample, how) for sample in samples])
-    varied = np.ptp(values, axis=1) > 0
+    is_varied = np.ptp(values, axis=1) > 0
     correlations = np.eye(len(values))
-    if varied.sum() > 1:
-        correlations[np.ix_(varied, varied)] = np.corrcoef(values[varied])
+    if is_varied.sum() > 1:
+        correlations[np.ix_(is_varied, is_varied)] = np.corrcoef(values[is_varied])
     return correlations
 
 

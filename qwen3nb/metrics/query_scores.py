@@ -45,11 +45,11 @@ class SharedQueries:
 
     def share(self, digest: str, queries: tuple[str, ...]) -> tuple[str, ...]:
         """Return the tuple that is held for a digest; hold ``queries`` if there is none."""
-        shared = self._queries.setdefault(digest, queries)
+        held_queries = self._queries.setdefault(digest, queries)
         while len(self._queries) > self._size:
             oldest = next(iter(self._queries))
             self._queries.pop(oldest, None)
-        return shared
+        return held_queries
 
 
 SHARED_QUERIES = SharedQueries()

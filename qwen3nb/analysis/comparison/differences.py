@@ -201,8 +201,8 @@ class PairedDifference:
         text = f"{number_text(self.difference, sign=True)} {self.interval_text}"
         text += f", p {p_value_text(self.p_value, relation=True)}"
         if self.family > 1:
-            corrected = p_value_text(self.corrected, relation=True)
-            text += f", corrected over {self.family}: {corrected}"
+            corrected_text = p_value_text(self.corrected, relation=True)
+            text += f", corrected over {self.family}: {corrected_text}"
         return f"{text}, n = {self.n}"
 
     @property
@@ -354,9 +354,9 @@ def _tested_differences(
     means = dict(zip(matrix.systems, matrix.scores.mean(axis=1).tolist(), strict=True))
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
     units = len(matrix.unit_names) if matrix.clusters else 0
-    described = over_pairs(matrix, pairs, sizes_and_intervals)
+    sizes_with_intervals = over_pairs(matrix, pairs, sizes_and_intervals)
     differences = []
-    for pair, test, (size, interval) in zip(pairs, tests, described, strict=True):
+    for pair, test, (size, interval) in zip(pairs, tests, sizes_with_intervals, strict=True):
         first_system, second_system = pair
         differences.append(
             PairedDifference(
@@ -549,16 +549,16 @@ class TaskComparison:
     def _tests(self) -> dict[frozenset[str], _PairTest]:
         """P-values of all pairs that share a query, from one set of draws per set of queries."""
         p_values: dict[frozenset[str], float] = {}
-        corrected: list[float] = []
+        corrected_p_values: list[float] = []
         for pairs in self._by_shared_queries(self._all_pairs):
-            p_values_of_pairs, corrected = self._permutation_p_values(pairs)
+            p_values_of_pairs, corrected_p_values = self._permutation_p_values(pairs)
             for pair, p_value in zip(pairs, p_values_of_pairs, strict=True):
                 p_values[frozenset(pair)] = p_value
         # MaxT stays the correction only if all pairs share their queries, and are a single group.
         if self.correction != MAX_T:
-            corrected = adjust(list(p_values.values()), how=self.correction)
+            corrected_p_values = adjust(list(p_values.values()), how=self.correction)
         # Both in the order in which the pairs were tested.
-        tests = map(_PairTest, p_values.values(), corrected)
+        tests = map(_PairTest, p_values.values(), corrected_p_values)
         return dict(zip(p_values, tests, strict=True))
 
     @cached_property

@@ -181,14 +181,14 @@ def make_plan(results: Iterable[Result], plan: Plan) -> tuple[Plan, list[Planned
         if deviation is not None:
             planned_task = _with_needs(planned_task, plan, deviation)
         tasks.append(planned_task)
-    completed = replace(
+    completed_plan = replace(
         plan,
         queries={task.task: task.needed for task in tasks if task.needed is not None},
         sources={task.task: task.source for task in tasks if task.source},
         measured={task.task: task.measured for task in tasks if task.measured},
         made=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return completed, tasks
+    return completed_plan, tasks
 
 
 def _measured_models(plan: Plan, task: str, records: Iterable[Result]) -> tuple[str, ...]:
@@ -320,8 +320,8 @@ def _query_deviation(matrix: ScoreMatrix, first: str, second: str) -> float:
 def plan_files(folder: Path | None = None) -> list[Path]:
     """Return the plans of a study, by default this one, in the order of their numbers."""
     folder = folder or paths.root()
-    numbered = [file for file in folder.glob("plan-*.toml") if _FILE.fullmatch(file.name)]
-    plans = sorted(numbered, key=_number)
+    numbered_files = [file for file in folder.glob("plan-*.toml") if _FILE.fullmatch(file.name)]
+    plans = sorted(numbered_files, key=_number)
     unnumbered = folder / _OLD
     if unnumbered.is_file():
         plans.insert(0, unnumbered)
@@ -575,19 +575,19 @@ def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
     if not plans:
         return ""
     sentences: list[str] = []
-    replaced: list[str] = []
+    replaced_names: list[str] = []
     hypotheses_of_later: set[tuple[str, str, str]] = set()
     for plan in reversed(plans):  # the last one first, because it replaces earlier ones
         if plan.objection:
             continue
         if plan.hypotheses <= hypotheses_of_later:
-            replaced.append(plan.file.name)
+            replaced_names.append(plan.file.name)
         else:
             hypotheses_of_later |= plan.hypotheses
             sentences.append(_agreement_sentence(plan, comparison))
     sentences += _missing_plans(folder)
-    if replaced:
-        sentences.append(f"Replaced by a later plan: {', '.join(replaced)}.")
+    if replaced_names:
+        sentences.append(f"Replaced by a later plan: {', '.join(replaced_names)}.")
     for plan in plans:
         if plan.objection:
             sentences.append(f"{plan.file.name} does not count: it {plan.objection}.")
@@ -608,14 +608,16 @@ def _applicable_plan(file: Path, comparison: Comparison) -> _Applicable | None:
     for (task, _), record in comparison.records.items():
         if task in plan.tasks and record.model.label in plan.labels:
             records_on.setdefault(task, []).append(record)
-    covered: list[Result] = []
+    covered_records: list[Result] = []
     for records in records_on.values():
         labels = {record.model.label for record in records}
         # A hypothesis is about the baseline and another model.
         if len(labels) > 1 and plan.baseline in labels:
-            covered += records
-    if covered:
-        return _Applicable(file, plan, tuple(covered), objection or _why_too_late(plan, covered))
+            covered_records += records
+    if covered_records:
+        return _Applicable(
+            file, plan, tuple(covered_records), objection or _why_too_late(plan, covered_records)
+        )
     # A changed plan may have covered these records before.
     if objection and _is_about(plan, comparison):
         return _Applicable(file, plan, (), objection)
@@ -684,8 +686,8 @@ def _agreement_sentence(applicable: _Applicable, comparison: Comparison) -> str:
 
 def _first_names(names: Iterable[str]) -> str:
     """Return the first names in a list, and how many more there are."""
-    ordered = sorted(names)
-    text = ", ".join(ordered[:_MOST_NAMED])
-    if len(ordered) > _MOST_NAMED:
-        text += f" and {len(ordered) - _MOST_NAMED} more"
+    sorted_names = sorted(names)
+    text = ", ".join(sorted_names[:_MOST_NAMED])
+    if len(sorted_names) > _MOST_NAMED:
+        text += f" and {len(sorted_names) - _MOST_NAMED} more"
     return text

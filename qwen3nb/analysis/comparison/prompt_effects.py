@@ -468,17 +468,17 @@ def superiority(
     Means are over the queries that both answered, and over seeds. Without scores per query, there
     is no interval.
     """
-    shared = shared_queries([first.queries, second.queries])
-    if not shared:  # only the value of each prompt is known: a row (1, P) of each model
+    common_queries = shared_queries([first.queries, second.queries])
+    if not common_queries:  # only the value of each prompt is known: a row (1, P) of each model
         return float(_share_higher(first.values[None], second.values[None])[0]), None
-    first_scores = first.on(shared).mean(axis=2)  # (n, P), over seeds
-    second_scores = second.on(shared).mean(axis=2)
+    first_scores = first.on(common_queries).mean(axis=2)  # (n, P), over seeds
+    second_scores = second.on(common_queries).mean(axis=2)
     first_count, second_count = first_scores.shape[1], second_scores.shape[1]
     # Both models' prompts are columns of one table: each resample draws the same queries for all.
     means, resampled_means = resampling.resampled_means(
         np.concatenate([first_scores, second_scores], axis=1),
         n_resamples=RESAMPLES,
-        seed=resampling.draw_seed(seed, shared),
+        seed=resampling.draw_seed(seed, common_queries),
     )
 
     def share_of_first(rows: Array) -> Array:

@@ -152,9 +152,9 @@ def _differing_pairs(
     pairs = itertools.combinations(range(len(systems)), 2)  # in the order of the p-values
     by_test = {pair: p for pair, p in zip(pairs, p_values, strict=True) if p < ALPHA}
     names = [(systems[first_index], systems[second_index]) for first_index, second_index in by_test]
-    paired = paired_over_tasks(matrices, names, shares)
+    paired_differences = paired_over_tasks(matrices, names, shares)
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
-    for (first_index, second_index), difference in zip(by_test, paired, strict=True):
+    for (first_index, second_index), difference in zip(by_test, paired_differences, strict=True):
         p_value = by_test[first_index, second_index]
         is_significant = significant(p_value, difference.interval)
         differ[first_index, second_index] = is_significant

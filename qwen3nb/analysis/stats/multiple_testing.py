@@ -30,14 +30,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
         ValueError: a value outside 0 to 1.
     """
     _check(p_values)
-    adjusted = [0.0] * len(p_values)
+    adjusted_p_values = [0.0] * len(p_values)
     largest = 0.0
-    ascending = sorted(range(len(p_values)), key=p_values.__getitem__)
-    for rank, index in enumerate(ascending):
+    ascending_indices = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for rank, index in enumerate(ascending_indices):
         # The smallest of m counts m times, the next m - 1 times; none is below an earlier one.
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
+        adjusted_p_values[index] = largest
+    return adjusted_p_values
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
@@ -52,8 +52,8 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     from scipy.stats import false_discovery_control  # takes a second
 
     _check(p_values)
-    adjusted: list[float] = false_discovery_control(p_values).tolist()
-    return adjusted
+    adjusted_p_values: list[float] = false_discovery_control(p_values).tolist()
+    return adjusted_p_values
 
 
 MAX_T = "max-t"

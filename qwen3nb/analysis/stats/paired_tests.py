@@ -166,9 +166,9 @@ def permutation_test(
         ValueError: as in `mean_difference`.
     """
     differences = _differences(a, b)
-    flipped = resampling.cluster_values(differences, cluster, centred=False)
+    unit_differences = resampling.cluster_values(differences, cluster, centred=False)
     # The differences as the scores of a system, compared with one that has 0 everywhere.
-    columns = np.stack([flipped, np.zeros(len(flipped))], axis=1)
+    columns = np.stack([unit_differences, np.zeros(len(unit_differences))], axis=1)
     (p,), _ = resampling.max_t_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
     return PermutationResult(float(differences.mean()), p, len(differences))
 
@@ -235,8 +235,8 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
             d_z = 0.0
         elif not is_constant[pair]:
             d_z = mean / deviations[pair]  # Cohen 1988
-        tied = n - wins[pair] - losses[pair]
-        sizes.append(EffectSize(mean, d_z, won=wins[pair], tied=tied, lost=losses[pair]))
+        ties = n - wins[pair] - losses[pair]
+        sizes.append(EffectSize(mean, d_z, won=wins[pair], tied=ties, lost=losses[pair]))
     return sizes
 
 
@@ -300,13 +300,13 @@ def queries_to_show(
         return _would_show(differences, queries, margin=margin, level=level)
 
     # Doubled until it is enough; the smallest number is then in the last half.
-    enough = 2 * n
-    while not would_show(enough):
-        enough *= 2
-        if enough > n * 2**_MOST_DOUBLINGS:
+    sufficient_count = 2 * n
+    while not would_show(sufficient_count):
+        sufficient_count *= 2
+        if sufficient_count > n * 2**_MOST_DOUBLINGS:
             return None
-    too_few = enough // 2
-    return too_few + bisect_left(range(too_few, enough), True, key=would_show)
+    too_few = sufficient_count // 2
+    return too_few + bisect_left(range(too_few, sufficient_count), True, key=would_show)
 
 
 def _would_show(differences: Array, queries: int, *, margin: float, level: float) -> bool:

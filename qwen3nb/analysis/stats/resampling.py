@@ -143,29 +143,31 @@ def max_t_p_values(
         return [], []
     flips = _SignFlips.of(len(scores), n_resamples, seed)
     fraction_bits = _fraction_bits(scores, largest)
-    ordered = _OrderedPairs.of(scores, fraction_bits, np.array(pairs, dtype=np.intp))
-    counts = _count_extreme(ordered, flips, scores, fraction_bits)
+    ordered_pairs = _OrderedPairs.of(scores, fraction_bits, np.array(pairs, dtype=np.intp))
+    counts = _count_extreme(ordered_pairs, flips, scores, fraction_bits)
     if flips.is_complete:
         p_values = counts / flips.count
     else:
-        smallest = _smallest_p_values(ordered, scores, fraction_bits, flips.count)
+        smallest = _smallest_p_values(ordered_pairs, scores, fraction_bits, flips.count)
         # The sample itself is one more flip, so that no p-value is 0 (Phipson and Smyth 2010).
         with_sample = (counts + 1) / (flips.count + 1)
         p_values = np.maximum(with_sample, smallest)  # (2, pairs)
-    raw, adjusted = p_values
+    raw_p_values, adjusted_p_values = p_values
     # No adjusted p-value is below that of a more significant pair, which comes later.
-    from_most_significant = adjusted[::-1]
+    from_most_significant = adjusted_p_values[::-1]
     np.maximum.accumulate(from_most_significant, out=from_most_significant)
-    return ordered.unsorted(raw), ordered.unsorted(adjusted)
+    return ordered_pairs.unsorted(raw_p_values), ordered_pairs.unsorted(adjusted_p_values)
 
 
 def _smallest_p_values(
     pairs: _OrderedPairs, scores: Array, fraction_bits: int, flips: int
 ) -> Array:
     """Return the smallest p-value that each pair can have: 2 / 2^m, if it differs on m queries."""
-    enough = flips.bit_length() + 1  # of more queries, the smallest is below 1 / flips
-    differing = _count_differing(scores, fraction_bits, pairs.first, pairs.second, enough=enough)
-    return np.minimum(1.0, np.ldexp(2.0, -differing))
+    sufficient_count = flips.bit_length() + 1  # of more queries, the smallest is below 1 / flips
+    differing_counts = _count_differing(
+        scores, fraction_bits, pairs.first, pairs.second, enough=sufficient_count
+    )
+    return np.minimum(1.0, np.ldexp(2.0, -differing_counts))
 
 
 @dataclass(frozen=True)

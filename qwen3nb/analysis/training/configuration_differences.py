@@ -73,13 +73,13 @@ def configuration_differences(
     # Differences without a test are no part of the family.
     p_values = [comparison.p_value for comparison in differences if comparison.p_value is not None]
     corrected_p_values = iter(adjust(p_values, how=HOLM))
-    corrected = []
+    corrected_differences = []
     for difference in differences:
         if difference.p_value is not None:
             p_value = next(corrected_p_values)
             difference = replace(difference, corrected=p_value, family=len(p_values))
-        corrected.append(difference)
-    return corrected
+        corrected_differences.append(difference)
+    return corrected_differences
 
 
 def _pairs_by_data_set(scores: Iterable[Score]) -> Iterator[list[_SeedPair]]:
@@ -134,15 +134,15 @@ def _with_test(
     columns = {f"{score.system} {score.seed}": score.per_query for score in scores}
     if not all(columns.values()):
         return _with_test_over_seeds(untested)
-    shared = set.intersection(*map(set, columns.values()))
-    unpaired = len(set().union(*columns.values()) - shared)
+    common_queries = set.intersection(*map(set, columns.values()))
+    unpaired = len(set().union(*columns.values()) - common_queries)
     untested = replace(untested, test=QUERIES, unpaired=unpaired)
-    if not shared:
+    if not common_queries:
         return replace(untested, undefined="the runs have no query in common")
     matrix = join(columns, task=untested.task)
     # The runs of the two configurations are in turn, seed by seed.
     of_first, of_second = matrix.scores[0::2], matrix.scores[1::2]  # (seeds, queries)
-    tested = paired_difference(
+    tested_difference = paired_difference(
         {
             untested.first: system_scores(matrix.queries, of_first.mean(axis=0)),
             untested.second: system_scores(matrix.queries, of_second.mean(axis=0)),
@@ -157,11 +157,11 @@ def _with_test(
     return replace(
         untested,
         by_seed=tuple(by_seed.tolist()),
-        difference=tested.difference,
-        interval=tested.interval,
-        p_value=tested.p_value,
-        n=tested.n,
-        units=tested.units,
+        difference=tested_difference.difference,
+        interval=tested_difference.interval,
+        p_value=tested_difference.p_value,
+        n=tested_difference.n,
+        units=tested_difference.units,
     )
 
 
