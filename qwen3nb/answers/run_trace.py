@@ -84,8 +84,8 @@ class RunTrace:
 
 def _digest(records: Iterable[Result]) -> str:
     """Return a digest that changes with any of the records."""
-    made = sorted([record.model.identity, str(record.seed), record.finished] for record in records)
-    return sha256_json(made)[:16]
+    facts = sorted([record.model.identity, str(record.seed), record.finished] for record in records)
+    return sha256_json(facts)[:16]
 
 
 def read_trace(page: Path | Mapping[str, Any]) -> RunTrace | None:
@@ -128,6 +128,10 @@ def _score(value: Mapping[str, Any]) -> AgainstBaseline:
     score = value["score"]
     parts = {"columns": tuple(score["columns"]), "parts": tuple(score["parts"])}
     ends = value["interval"] and tuple(value["interval"])
-    missing = tuple(value.get("missing", ()))  # older pages have none
-    of_page = {"score": Aggregate(**{**score, **parts}), "interval": ends, "missing": missing}
+    missing_models = tuple(value.get("missing", ()))  # older pages have none
+    of_page = {
+        "score": Aggregate(**{**score, **parts}),
+        "interval": ends,
+        "missing": missing_models,
+    }
     return AgainstBaseline(**{**value, **of_page})

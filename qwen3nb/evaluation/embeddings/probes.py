@@ -427,8 +427,8 @@ def author_sentences() -> list[str]:
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts  # loads MTEB
 
     sentences: set[str] = set()
-    for first, second, _ in author_sts():
-        sentences.update((first, second))
+    for first_sentence, second_sentence, _ in author_sts():
+        sentences.update((first_sentence, second_sentence))
     return sorted(sentences)
 
 

@@ -234,10 +234,10 @@ def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP_DEPTH) -> dict[s
     """
     judgements: dict[str, Judgements] = {}
     for query, grades in qrels.items():
-        first = rank_documents(run.get(query, {}))[:depth]
+        first_documents = rank_documents(run.get(query, {}))[:depth]
         relevant = [grade for grade in grades.values() if grade > 0]
         judgements[query] = {
-            "first": [grades.get(document, UNJUDGED) for document in first],
+            "first": [grades.get(document, UNJUDGED) for document in first_documents],
             "ideal": sorted(relevant, reverse=True),
         }
     return judgements

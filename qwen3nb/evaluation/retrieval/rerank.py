@@ -422,9 +422,9 @@ class RerankItem:
         best_scores = self._scores(self._best_order(), self.measures)
         columns = {str(name): reranked_scores.array(name) for name in self.measures}
         for measure in self.measures:
-            first = first_scores.array(measure)
-            columns[f"first {measure}"] = first
-            columns[f"gain {measure}"] = columns[measure] - first
+            first_stage_column = first_scores.array(measure)
+            columns[f"first {measure}"] = first_stage_column
+            columns[f"gain {measure}"] = columns[measure] - first_stage_column
             columns[f"oracle {measure}"] = best_scores.array(measure)
         columns[f"first {recall}"] = first_scores.array(recall)
         return QueryScores(reranked_scores.queries, columns, ids=reranked_scores.ids)
