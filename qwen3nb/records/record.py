@@ -546,8 +546,8 @@ def used_again(record: Path, digest: str) -> None:
     grows only if there is a later one.
     """
     file = record.absolute()
-    others = _records_under_label(file)
-    if not others:
+    other_paths = _records_under_label(file)
+    if not other_paths:
         return
     base = file.parents[2]
     place_by_entry = places(base)
@@ -557,7 +557,7 @@ def used_again(record: Path, digest: str) -> None:
     for other_entry, place in place_by_entry.items():
         # Of ``<path> <checksum>``.
         path, _, _ = other_entry.rpartition(" ")
-        if path in others and place > own_place:
+        if path in other_paths and place > own_place:
             with suppress(OSError):  # a study that cannot be written can be read
                 append(base / CHECKSUMS, entry, True)
             return
@@ -570,9 +570,9 @@ def _records_under_label(file: Path) -> set[str]:
     # As in ``<label>-<identity>/seed_<n>/<task>.json``; a longer label may match, too.
     pattern = f"{glob.escape(label)}-*/{file.parent.name}/{glob.escape(file.name)}"
     paths_of_others = set()
-    for other in base.glob(pattern):
-        if other != file and _label_of(other) == label:
-            paths_of_others.add(other.relative_to(base).as_posix())
+    for other_file in base.glob(pattern):
+        if other_file != file and _label_of(other_file) == label:
+            paths_of_others.add(other_file.relative_to(base).as_posix())
     return paths_of_others
 
 

@@ -241,9 +241,9 @@ class Figure:
 
     def _fitted(self, width: float) -> MplFigure:
         """Draw the figure, with texts that fit into its panels; called inside `style`."""
-        drawn = self.draw(width)
-        fit_texts(drawn)
-        return drawn
+        figure = self.draw(width)
+        fit_texts(figure)
+        return figure
 
     @property
     def _edited(self) -> bool:
