@@ -232,7 +232,7 @@ class Results(Sequence[Result]):
     def candidates(self, *, current: str, **options: object) -> Any:
         """Return whether a candidate should replace the ``current`` model on one task.
 
-        The options are those of `qwen3nb.answers.candidates.compare_candidates`.
+        It takes the options of `qwen3nb.answers.candidates.compare_candidates`.
         """
         return _lookup("answers.candidates", "compare_candidates")(self, current=current, **options)
 

@@ -176,8 +176,8 @@ def permutation_test(
 def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> TestResult:
     """Paired t-test of the mean of a − b, two-sided (`scipy.stats.ttest_rel`).
 
-    With the cluster-robust standard error, if queries have a ``cluster`` (see `mean_difference`):
-    that of Bell and McCaffrey if one cluster is large (`resampling.large_cluster_error`).
+    If queries have a ``cluster``, the standard error is cluster-robust (see `mean_difference`). It
+    is Bell and McCaffrey's if one cluster is large (`resampling.large_cluster_error`).
 
     Raises:
         ValueError: as in `mean_difference`.
@@ -253,7 +253,7 @@ def equivalence(
 
     Two systems are equivalent if the interval is within ±``margin``. If the true difference equals
     the margin, this happens in about alpha / 2 of the samples of many queries, and in up to alpha
-    of those of few, by the simulations in `qwen3nb.analysis.calibration`.
+    of the samples of few, by the simulations in `qwen3nb.analysis.calibration`.
 
     Raises:
         ValueError: as in `mean_difference`, a margin that is not above 0, or an alpha

@@ -113,8 +113,8 @@ def load_domain(
         boost: whether stars and recency change scores, if the layout has them.
         on: the reference date of recency.
         name: name of the task; by default the name of the document file.
-        relevance_threshold: lowest grade that counts as relevant in binary metrics; None for that
-            of the file, which is 2 unless it says otherwise.
+        relevance_threshold: lowest grade that counts as relevant in binary metrics; None for the
+            file's own, which is 2 unless it says otherwise.
         complete: whether every relevant document has a grade, so that one without is not relevant;
             a file may say so, too.
 

@@ -234,7 +234,7 @@ def clusters(
 ) -> Clusters:
     """Cluster vectors (N, D) with k-means, k the number of labels.
 
-    With the defaults, the groups are those of ``KMeans(k, random_state=42)`` of scikit-learn.
+    With the defaults, the groups are the same as by scikit-learn's ``KMeans(k, random_state=42)``.
 
     Args:
         vectors: taken as they are.

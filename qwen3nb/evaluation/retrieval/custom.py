@@ -71,7 +71,7 @@ def evaluate_domain(
             a name, a hub id), loaded models, or model entries of a query file.
         domain: from `load_domain`.
         strict: whether to raise if a model failed.
-        options: options of `Run`; and those of `Model`, for specs and entries. Kept qrels have
+        options: options of `Run`; for specs and entries, also of `Model`. Kept qrels have
             grades: binary metrics need `Domain.threshold`, as in ``trec_eval -l 2``.
     """
     run_options = {name: options[name] for name in options if name in RunOptions.__annotations__}

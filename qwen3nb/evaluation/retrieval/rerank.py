@@ -82,7 +82,7 @@ def rerank(
     depth: int = 100,
     **options: Unpack[RunOptions],
 ) -> EvaluationRun:
-    """Search and rerank each data set; save a record and its run for each.
+    """Search and rerank data sets; save a record and its run of every data set.
 
     The first stage's run is saved once in ``first_stages``; records name it with its digest.
 
