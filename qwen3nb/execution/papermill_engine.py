@@ -94,9 +94,24 @@ class GuardedKernels(AsyncKernelManager):
         self, now: bool = False, restart: bool = False
     ) -> None:
         """End the kernel; if the run was interrupted, without waiting for it."""
-        if isinstance(sys.exception(), KeyboardInterrupt):
+        error = sys.exception()
+        if error is None and not now:
+            await self._end_idle_kernel(restart=restart)
+            return
+        if isinstance(error, KeyboardInterrupt):
             await self._async_send_kernel_sigterm(restart=restart)
         await super().shutdown_kernel(now=now, restart=restart)
+
+    async def _end_idle_kernel(self, *, restart: bool) -> None:
+        """Ask a kernel to end that has run its last cell.
+
+        jupyter_client also interrupts it first. It then logs an error, on a run that succeeded.
+        """
+        self.shutting_down = True
+        self.stop_restarter()
+        await self.request_shutdown(restart=restart)
+        await self.finish_shutdown(restart=restart)
+        await self.cleanup_resources(restart=restart)
 
 
 def _texts(value: object) -> Sequence[str]:
