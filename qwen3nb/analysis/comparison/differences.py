@@ -22,7 +22,14 @@ from scipy.special import ndtri
 
 from qwen3nb.analysis.stats.multiple_testing import MAX_T, NAMES, adjust, enough_draws
 from qwen3nb.analysis.stats.paired_tests import EffectSize, effect_sizes
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
+from qwen3nb.analysis.stats.resampling import (
+    DRAWS,
+    LEVEL,
+    FlippedDifferences,
+    draw_seed,
+    flipped_differences,
+    max_t_p_values,
+)
 from qwen3nb.analysis.stats.score_matrix import (
     Columns,
     ScoreMatrix,
@@ -326,15 +333,19 @@ def _p_values(
     rounding of scores up to 1 independent of the other systems.
     """
     scores = matrix.unit_values(matrix.scores, centred=False)
-    # What a sampling unit has if all its queries score 1: 1, or more for a cluster.
-    units_of_ones = matrix.unit_values(np.ones(len(matrix.queries)), centred=False)
     return max_t_p_values(
         scores.T,
         _rows_of_pairs(matrix, pairs).tolist(),
         n_resamples=draws,
         seed=draw_seed(seed, matrix.unit_names),
-        largest=float(units_of_ones.max()),
+        largest=_largest_score(matrix),
     )
+
+
+def _largest_score(matrix: ScoreMatrix) -> float:
+    """What a sampling unit has if all its queries score 1: 1, or more for a cluster."""
+    units_of_ones = matrix.unit_values(np.ones(len(matrix.queries)), centred=False)
+    return float(units_of_ones.max())
 
 
 def _tested_differences(
@@ -513,6 +524,21 @@ class TaskComparison:
         """
         columns = {name: self.columns[name] for name in systems}
         return join(columns, task=self.task, metric=self.metric, clusters=self.clusters)
+
+    def flipped_differences(self, first: str, second: str) -> FlippedDifferences:
+        """First − second in each of the sign flips that its p-value counts.
+
+        Raises:
+            ValueError: they share no query.
+        """
+        matrix = self.matrix(first, second)
+        scores = matrix.unit_values(matrix.scores, centred=False)
+        return flipped_differences(
+            scores.T,
+            n_resamples=self.draws,
+            seed=draw_seed(self.procedure.seed, matrix.unit_names),
+            largest=_largest_score(matrix),
+        )
 
     @property
     def clustered(self) -> str:

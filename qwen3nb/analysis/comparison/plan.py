@@ -296,7 +296,7 @@ def _recorded_deviation(
         return None
     chosen_pairs = planned_pairs or pairs
     deviations = [
-        _query_deviation(matrix, first_system, second_system)
+        query_deviation(matrix, first_system, second_system)
         for first_system, second_system in chosen_pairs
     ]
     models = _first_names({labels[name] for pair in chosen_pairs for name in pair})
@@ -308,7 +308,7 @@ def _recorded_deviation(
     return _Deviation(deviation, f"records of other models, {models}, {queries}")
 
 
-def _query_deviation(matrix: ScoreMatrix, first: str, second: str) -> float:
+def query_deviation(matrix: ScoreMatrix, first: str, second: str) -> float:
     """Return the deviation of a difference between queries.
 
     Of clusters, as independent queries with the same standard error of the mean.

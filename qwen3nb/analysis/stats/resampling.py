@@ -33,7 +33,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -157,6 +157,35 @@ def max_t_p_values(
     from_most_significant = adjusted_p_values[::-1]
     np.maximum.accumulate(from_most_significant, out=from_most_significant)
     return ordered_pairs.unsorted(raw_p_values), ordered_pairs.unsorted(adjusted_p_values)
+
+
+class FlippedDifferences(NamedTuple):
+    """The mean differences of two systems with signs flipped at random: arrays (R,)."""
+
+    means: Array  # of the first minus the second
+    is_extreme: NDArray[np.bool_]  # whether it is as far from 0 as that of the sample
+
+
+def flipped_differences(
+    scores: Array, *, n_resamples: int, seed: Seed, largest: float = 0.0
+) -> FlippedDifferences:
+    """Return what `max_t_p_values` counts for two systems, with scores (n, 2): a value per flip.
+
+    The arguments are those of `max_t_p_values`, and so are the flips.
+    """
+    flips = _SignFlips.of(len(scores), n_resamples, seed)
+    fraction_bits = _fraction_bits(scores, largest)
+    pair = _OrderedPairs.of(scores, fraction_bits, np.array([(0, 1)], dtype=np.intp))
+    sums = np.empty(flips.count)
+    for start in range(0, flips.count, _MOST_FLIPS):
+        count = min(_MOST_FLIPS, flips.count - start)
+        stays = flips.coins(start, count)
+        # The sum with flipped signs is that of the scores that stay, less that of the others.
+        flipped_sums = 2 * _sums(stays, scores, fraction_bits) - pair.total
+        sums[start : start + count] = flipped_sums[:, 0] - flipped_sums[:, 1]
+    is_extreme = np.abs(sums) >= pair.differences[0]
+    means = _from_fixed_point(sums, fraction_bits) / len(scores)
+    return FlippedDifferences(means, is_extreme)
 
 
 def _smallest_p_values(
