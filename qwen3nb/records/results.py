@@ -225,6 +225,14 @@ class Results(Sequence[Result]):
                 options = {"tasks": self.tasks, **options}
         return _lookup("answers.leaderboard", "leaderboard")(self, tier=tier, **options)
 
+    def how_sure(self, *, tier: str = "", seed: int = 0) -> Any:
+        """Explain how sure the lead of the best model is; see `answers.how_sure`.
+
+        By default, on the richest tier with records.
+        """
+        explain = _lookup("answers.how_sure", "how_sure")
+        return explain(self, tier=tier or richest_tier(self), seed=seed)
+
     def explore(self, **options: object) -> Any:
         """Return two or more models query by query; the options are `qwen3nb.explore`'s."""
         return _lookup("answers.explorer", "explore")(self, **options)
