@@ -1,4 +1,4 @@
-"""Paths of everything on disk, each with a variable that overrides it.
+"""Paths of everything on disk, and the variables that override them.
 
 A *study* is a folder with `_config.yml`, `book/_toc.yml` and `notebooks/`, as `qwen3nb new`
 makes it; a clone of the repository is one too. `root` is the nearest study, from the working

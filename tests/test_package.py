@@ -76,8 +76,8 @@ bench
 cluster
 report.render
 answers.answer answers.comparison answers.leaderboard answers.against_baseline
-answers.decision answers.doubts answers.candidate_rules answers.explorer answers.candidates
-answers.own_data
+answers.decision answers.doubts answers.candidate_rules answers.explorer answers.how_sure
+answers.candidates answers.own_data
 answers.changes answers.reproduction answers.checks answers.all_results answers.one_model
 answers.one_query answers.run_trace answers.evaluation answers.prompts answers.planned
 answers.trainings

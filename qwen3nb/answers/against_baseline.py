@@ -219,11 +219,11 @@ class _BaselineChoice:
         # A reference model was loaded by its name or its id on the Hub, or has it as label.
         evaluated = {record.model.spec for record in on_task}
         evaluated |= {record.model.label for record in on_task}
-        missing = []
+        missing_models = []
         for name, hub_id in reference_models().items():
             if name not in evaluated and hub_id not in evaluated:
-                missing.append(name)
-        return tuple(missing)
+                missing_models.append(name)
+        return tuple(missing_models)
 
 
 def _against(result: Result, choice: _BaselineChoice) -> AgainstBaseline:

@@ -96,10 +96,10 @@ def summarise(
     if scores and not means and len(metrics) == 1:
         over_tasks = fmean(itertools.chain(*scores.values()))
         over_types = fmean(by_type.values())
-    missing = {}
+    reason_by_task = {}
     for key in requested:
         if key not in by_task:
-            missing[key] = (reasons or {}).get(key, "not run")
+            reason_by_task[key] = (reasons or {}).get(key, "not run")
     return Summary(
         label=names[0] if names else "",
         means=means,
@@ -107,7 +107,7 @@ def summarise(
         tasks={kind: len(scores_of_type) for kind, scores_of_type in scores.items()},
         over_tasks=over_tasks,
         over_types=over_types,
-        missing=missing,
+        missing=reason_by_task,
         data=DataUsed.of(by_task.values()),
         metrics=metrics,
     )

@@ -279,7 +279,7 @@ def ann(model: Model | Encoder | Path | str, **options: Unpack[AnnOptions]) -> A
 
     Args:
         model: the model, its encoder, or its spec.
-        options: those of `qwen3nb.evaluation.retrieval.ann.ann_suite`: ``task``, ``indexes``,
+        options: as in `qwen3nb.evaluation.retrieval.ann.ann_suite`: ``task``, ``indexes``,
             ``grids``, ``dimensions``, ``k``, ``threads``, ``seed`` and ``device``.
 
     Raises:

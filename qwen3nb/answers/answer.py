@@ -60,5 +60,5 @@ class Answer(ABC):
 
     def _repr_html_(self) -> str:
         views = (self.conclusion, self.table(), self.figure())
-        shown = [unstyled(view._repr_html_()) for view in views if view is not None]
-        return styled("\n".join(shown))
+        fragments = [unstyled(view._repr_html_()) for view in views if view is not None]
+        return styled("\n".join(fragments))

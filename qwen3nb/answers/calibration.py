@@ -89,8 +89,10 @@ class Calibration(Answer):
         """How Wilcoxon's test, with Benjamini and Hochberg's correction, did in simulations."""
         rates = _ErrorRates(self.shares)
         # Each text has the share of Wilcoxon's test, and in brackets that of ours.
-        few = rates.beside_permutation_test("false positives", process="large wins", n="20")
-        many = rates.beside_permutation_test("false positives", process="large wins", n="200")
+        share_at_20 = rates.beside_permutation_test("false positives", process="large wins", n="20")
+        share_at_200 = rates.beside_permutation_test(
+            "false positives", process="large wins", n="200"
+        )
         powers = []
         for process in ("normal", "accuracy", "noisy wins", "PyDocs"):
             power = rates.beside_permutation_test("power", process=process, n="200")
@@ -99,7 +101,8 @@ class Calibration(Answer):
             "Where differences are symmetric, Wilcoxon's p-value is below 0.05 in at most "
             f"{rates.largest('false positives', 'Wilcoxon')} of samples.",
             "Where rare large wins balance many small losses, so that the mean difference is 0, "
-            f"it is in {few} of samples of 20 queries and {many} of samples of 200 queries.",
+            f"it is in {share_at_20} of samples of 20 queries and {share_at_200} of samples of 200 "
+            "queries.",
             f"Of 200 queries, it finds the true difference in {', '.join(powers)}.",
             "With Benjamini and Hochberg's correction, it finds a false difference in at most "
             f"{rates.beside_max_t('complete')} of families of 28 pairs of which none differ, and "

@@ -351,8 +351,8 @@ def breakdown(
     ]
     all_queries = matrix.at(range(len(matrix.queries)))
     overall = _category_row("all", all_queries, draws=draws, seed=seed)
-    first, second = matrix.systems
-    return Breakdown(first, second, overall, tuple(corrected), matrix.notes)
+    first_system, second_system = matrix.systems
+    return Breakdown(first_system, second_system, overall, tuple(corrected), matrix.notes)
 
 
 def _category_row(category: str, matrix: ScoreMatrix, *, draws: int, seed: int) -> CategoryRow:

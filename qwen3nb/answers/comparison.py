@@ -269,8 +269,8 @@ class Comparison(Answer):
     def _units(self, difference: PairedDifference) -> Array:
         """Differences on the sampling units (G,): queries, or clusters of them."""
         matrix = self.matrix(difference)
-        first, second = matrix.scores
-        return matrix.unit_values(first - second)
+        first_scores, second_scores = matrix.scores
+        return matrix.unit_values(first_scores - second_scores)
 
     def find_verdict(self, difference: PairedDifference) -> Verdict:
         """What a difference shows."""
@@ -659,7 +659,7 @@ class Comparison(Answer):
         # None, for what cannot be computed, counts as 0, and 0 is not shown.
         number_of = Counter(self.find_verdict(difference) for difference in differences)
         detectable = max(self.detectable(difference) or 0.0 for difference in differences)
-        needed = max(self.queries_needed(difference) or 0 for difference in differences)
+        needed_count = max(self.queries_needed(difference) or 0 for difference in differences)
         is_large = detectable > self.procedure.margin
         return {
             "task\nmetric": (short_task(compared.task), compared.metric),
@@ -667,7 +667,7 @@ class Comparison(Answer):
             "equivalent / no worse / not shown": f"{number_of[Verdict.EQUIVALENT]} / "
             f"{number_of[Verdict.NO_WORSE]} / {number_of[Verdict.NOT_SHOWN]}",
             "detectable\npower 0.8": number(detectable or None, strong=is_large),
-            "queries\nto be equivalent": number(needed or None, ",d"),
+            "queries\nto be equivalent": number(needed_count or None, ",d"),
             "queries": max(difference.n for difference in differences),
         }
 
@@ -893,13 +893,13 @@ def compare(
     _check_metrics(compared, metrics)
     names = alignment.system_names(on_tasks)
     labels = _names_by_label(on_tasks, names)
-    named = _named_baseline(baseline, labels, everything)
-    baselines = _baseline_order(compared, names, metrics, named)
+    named_baseline = _named_baseline(baseline, labels, everything)
+    baselines = _baseline_order(compared, names, metrics, named_baseline)
     by_mean, by_correlation = [], []
     for task in _tasks_of(compared):
         of_task = [record for record in compared if record.task.key == task]
         comparing = _TaskRecords(
-            of_task, names, procedure, baselines=baselines, named_baseline=named
+            of_task, names, procedure, baselines=baselines, named_baseline=named_baseline
         )
         comparisons = [comparing.compare_by(name) for name in metrics]
         if any(_is_correlation(record) for record in of_task):

@@ -99,10 +99,10 @@ class Evaluation(Answer):
     @property
     def trace(self) -> RunTrace:
         """The scores as data, for a page."""
-        done = self.evaluation
-        trace = RunTrace(tuple(self.scores), done.reused, done.skipped)
-        named = self.baseline or book_settings().baseline
-        baselines = trace.baselines_among(self.all_records, named=named)
+        evaluation_run = self.evaluation
+        trace = RunTrace(tuple(self.scores), evaluation_run.reused, evaluation_run.skipped)
+        baseline_label = self.baseline or book_settings().baseline
+        baselines = trace.baselines_among(self.all_records, named=baseline_label)
         return replace(trace, baselines=baselines)
 
     @property
@@ -392,20 +392,20 @@ def _mean_in_words(score: AgainstBaseline) -> str:
 
 def _summary_of_differences(scores: Sequence[AgainstBaseline]) -> str:
     """Count the significant differences from one baseline, and name the largest of them."""
-    first, *others = scores
-    if not others:
-        return _task_in_words(first)
+    first_score, *other_scores = scores
+    if not other_scores:
+        return _task_in_words(first_score)
     significant_scores = [score for score in scores if score.significant]
     # Without a significant difference, the largest of all is named.
     largest = max(significant_scores or scores, key=lambda score: abs(score.difference or 0.0))
     effect = f"(the largest, on {short_task(largest.task)}: {_effect(largest)})"
-    compared = f"Of {len(scores)} tasks compared with {first.reference}, "
+    compared = f"Of {len(scores)} tasks compared with {first_score.reference}, "
     if not significant_scores:
-        return f"{compared}{first.model} has no significant difference on any {effect}."
+        return f"{compared}{first_score.model} has no significant difference on any {effect}."
     better = sum(score.verdict == "better" for score in significant_scores)
     worse = len(significant_scores) - better
     return (
-        f"{compared}{first.model} is better on {better} and worse on {worse} by a "
+        f"{compared}{first_score.model} is better on {better} and worse on {worse} by a "
         f"significant paired difference {effect}."
     )
 
@@ -429,14 +429,15 @@ def _summary_without_differences(scores: Sequence[AgainstBaseline], *, summed_up
 
 def _scores_in_words(scores: Sequence[AgainstBaseline]) -> str:
     """State the score of the first task, or the number of tasks if there are many."""
-    first = scores[0]
+    first_score = scores[0]
     if len(scores) > MANY:
         return (
-            f"{first.model} has scores on {len(scores)} tasks, and no mean over a whole benchmark."
+            f"{first_score.model} has scores on {len(scores)} tasks, and no mean over a whole "
+            "benchmark."
         )
     return (
-        f"{first.model} scores {first.metric} {table.score_text(first.score)} on "
-        f"{short_task(first.task)}, n = {first.score.n}."
+        f"{first_score.model} scores {first_score.metric} {table.score_text(first_score.score)} on "
+        f"{short_task(first_score.task)}, n = {first_score.score.n}."
     )
 
 

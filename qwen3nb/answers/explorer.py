@@ -202,8 +202,8 @@ class Explorer(Answer):
         for name in (first, second):
             if name:
                 check_choice("model", name, self.models)
-        others = [name for name in self.models if name not in (first, second)]
-        return first or others.pop(0), second or others.pop(0)
+        other_models = [name for name in self.models if name not in (first, second)]
+        return first or other_models.pop(0), second or other_models.pop(0)
 
     def _repr_html_(self) -> str:
         views = (self.conclusion, self.plot(), self.table())

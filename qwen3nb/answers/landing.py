@@ -16,7 +16,12 @@ from qwen3nb.analysis.training.checkpoint_scores import trajectories
 from qwen3nb.analysis.training.interference import SPECIALISTS
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.answers.interference import Interference, interference
-from qwen3nb.answers.leaderboard import Leaderboard, lead_conclusion, lead_figure
+from qwen3nb.answers.leaderboard import (
+    Leaderboard,
+    how_sure_page,
+    lead_conclusion,
+    lead_figure,
+)
 from qwen3nb.answers.own_data import collections, own_data, page_of
 from qwen3nb.answers.reranking import METRIC, rerank_differences
 from qwen3nb.checkpoints.provenance import read_provenance
@@ -48,6 +53,9 @@ def headline_lead(
     conclusion = lead_conclusion(comparison, task=task, results=results)
     if comparison.records:
         conclusion = replace(conclusion, page=f"{folder}leaderboard.html")
+    page = how_sure_page(comparison)
+    if page:
+        conclusion = replace(conclusion, how_sure=f"{folder}{page}")
     content = conclusion._repr_html_()
     figure = lead_figure(comparison, task=task)
     if figure is not None:

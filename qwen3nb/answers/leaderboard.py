@@ -86,6 +86,7 @@ _MEANS = (
 _MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
 _MOST_NAMED = 3  # models that a sentence names
 _MOST_TASKS = 4  # tasks that a sentence names
+_HOW_SURE = "sure"  # notebook that explains how sure the lead is
 
 Records = Mapping[str, Mapping[str, Result]]  # by identity of the model, then by task
 Links = Mapping[str, str]  # the page of each run id
@@ -231,7 +232,8 @@ class Leaderboard(Answer):
         From the comparison used on all pages. Without results on the task, the tasks of the
         results are named.
         """
-        return lead_conclusion(self.comparison, task=self.task, results=self.results)
+        conclusion = lead_conclusion(self.comparison, task=self.task, results=self.results)
+        return replace(conclusion, how_sure=how_sure_page(self.comparison))
 
     def table(self, *, name: str = "") -> Table:
         """A row per model and a column per task; the two best of each column are marked.
@@ -371,6 +373,18 @@ def leaderboard(
     if comparison is None and (baseline or seed):
         comparison = compare(records, tier=tier, tasks=keys, baseline=baseline, seed=seed)
     return Leaderboard(records, tier, tuple(keys), comparison, links or {})
+
+
+def how_sure_page(comparison: Comparison) -> str:
+    """Return the page that explains how sure a lead is, relative to its own folder.
+
+    Empty if the book has none: for fewer than two models, or in a study without its notebook.
+    """
+    models = {record.model.identity for record in comparison.records.values()}
+    notebook = paths.notebooks() / f"{_HOW_SURE}.ipynb"
+    if len(models) < 2 or not notebook.is_file():
+        return ""
+    return f"{_HOW_SURE}.html"
 
 
 def lead_conclusion(

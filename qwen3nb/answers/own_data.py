@@ -271,21 +271,21 @@ def own_data(
     records = _on_newest_revision(of_collection)
     labels = [record.model.label for record in records]
     current = check_choice("model in use", current or labels[0], labels)
-    in_use = [record for record in records if record.model.label == current]
-    others = [record for record in records if record.model.label != current]
-    ordered = (*in_use, *others)
+    current_records = [record for record in records if record.model.label == current]
+    other_records = [record for record in records if record.model.label != current]
+    ordered_records = (*current_records, *other_records)
     task = records[0].task.key
     try:
         compared = compare_candidates(of_collection, current=current, task=task, seed=seed)
     except NothingFoundError as error:  # a ValueError, so it is caught first
-        return OwnData(name, ordered, candidates=None, reason=f"No verdict: {error}.")
+        return OwnData(name, ordered_records, candidates=None, reason=f"No verdict: {error}.")
     except ValueError:
         # With other models, the error says what is wrong; alone, a model has no candidate.
-        if others:
+        if other_records:
             raise
         advice = "Evaluate another model with `qwen3nb domain` to compare the two."
-        return OwnData(name, ordered, candidates=None, reason=advice)
-    return OwnData(name, ordered, compared)
+        return OwnData(name, ordered_records, candidates=None, reason=advice)
+    return OwnData(name, ordered_records, compared)
 
 
 def _on_newest_revision(records: Sequence[Result]) -> list[Result]:

@@ -73,8 +73,8 @@ def parity(model: Model | Path | str, where: Any, **options: Unpack[ParityOption
         model: the model that was measured, or its spec.
         where: a server's ``URL#MODEL``, a graph's file, a folder, another spec, or an object that
             encodes.
-        options: ``prompts_by``, ``least``, ``rankings`` and ``queries``; and those of `Model`, for
-            a spec.
+        options: ``prompts_by``, ``least``, ``rankings`` and ``queries``; for a spec, also
+            the options of `Model`.
 
     Raises:
         SpecError: no such model, or ``where`` is none of these.

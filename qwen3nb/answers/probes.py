@@ -127,7 +127,7 @@ def probe(
 
     Args:
         model: the model, its encoder, or its spec.
-        words: files or folders of word pairs, such as those of `qwen3nb.datasets.mirrored_words`.
+        words: files or folders of word pairs, such as `qwen3nb.datasets.mirrored_words` has.
         questions: files of analogies; the candidates are the words of each file.
         seed: of the linear probe.
 

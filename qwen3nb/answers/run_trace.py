@@ -78,14 +78,14 @@ class RunTrace:
                 entries.append([task, "", _digest(of_models)])
         return entries
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         return {_TYPE: asdict(self), "text/plain": ""}  # invisible in the notebook
 
 
 def _digest(records: Iterable[Result]) -> str:
     """Return a digest that changes with any of the records."""
-    made = sorted([record.model.identity, str(record.seed), record.finished] for record in records)
-    return sha256_json(made)[:16]
+    facts = sorted([record.model.identity, str(record.seed), record.finished] for record in records)
+    return sha256_json(facts)[:16]
 
 
 def read_trace(page: Path | Mapping[str, Any]) -> RunTrace | None:
@@ -124,10 +124,14 @@ def _outputs(page: Path | Mapping[str, Any]) -> list[dict[str, Any]]:
     return outputs
 
 
-def _score(value: dict[str, Any]) -> AgainstBaseline:
+def _score(value: Mapping[str, Any]) -> AgainstBaseline:
     score = value["score"]
     parts = {"columns": tuple(score["columns"]), "parts": tuple(score["parts"])}
     ends = value["interval"] and tuple(value["interval"])
-    missing = tuple(value.get("missing", ()))  # older pages have none
-    of_page = {"score": Aggregate(**{**score, **parts}), "interval": ends, "missing": missing}
+    missing_models = tuple(value.get("missing", ()))  # older pages have none
+    of_page = {
+        "score": Aggregate(**{**score, **parts}),
+        "interval": ends,
+        "missing": missing_models,
+    }
     return AgainstBaseline(**{**value, **of_page})

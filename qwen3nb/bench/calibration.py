@@ -299,8 +299,8 @@ def _large_correlation(draw: Any, generator: Generator) -> float:
 def _three_errors(draw: DrawScores, generator: Generator) -> float:
     """Three standard errors of the difference of two systems, on a single query."""
     scores = draw(generator, (_LARGE // 10, SYSTEMS))
-    first, last = scores[:, 0], scores[:, -1]
-    return 3.0 * float((first - last).std())
+    first_scores, last_scores = scores[:, 0], scores[:, -1]
+    return 3.0 * float((first_scores - last_scores).std())
 
 
 # Outcomes of a batch of simulations.
@@ -367,8 +367,8 @@ def _mean_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -
     ends = {}
     # Values of a V-measure are repeated draws of k-means, which are shown with Student's.
     if sample.process != "V-measure":
-        widened = [intervals.mean_interval(column, level=LEVEL) for column in values.T]
-        ends["widened"] = interval_ends(interval for _, interval in widened)
+        widened_intervals = [intervals.mean_interval(column, level=LEVEL) for column in values.T]
+        ends["widened"] = interval_ends(interval for _, interval in widened_intervals)
     ends["student"] = student(values, zero)
     ends["percentile"] = percentile(values, zero, seed)
     return _coverage(sample, ends)
@@ -376,14 +376,16 @@ def _mean_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -
 
 def _correlation_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int]) -> Outcomes:
     """Coverage of the intervals of Spearman's correlation, of one sample."""
-    first, second = sample.draw(generator, sample.n)
+    first_scores, second_scores = sample.draw(generator, sample.n)
     # Fewer draws than of means, because every resample has to be ranked.
     rows = generator.integers(0, sample.n, size=(DRAWS // 4, sample.n))
-    resamples = np.stack([first[rows], second[rows]], axis=-1)  # (draws, n, 2)
+    resamples = np.stack([first_scores[rows], second_scores[rows]], axis=-1)  # (draws, n, 2)
     correlations = AGGREGATES["spearman"](resamples)
     is_defined = np.isfinite(correlations)  # not where all drawn values are the same
     bootstrap = resampling.percentile_interval(correlations[is_defined], level=LEVEL)
-    fisher = intervals.correlation_interval(first, second, how="spearman", level=LEVEL)
+    fisher = intervals.correlation_interval(
+        first_scores, second_scores, how="spearman", level=LEVEL
+    )
     ends = {"fisher": interval_ends([fisher]), "percentile": interval_ends([bootstrap])}
     return _coverage(sample, ends)
 
@@ -414,13 +416,13 @@ def _training_outcomes(sample: _Sample, generator: Generator, seed: Sequence[int
     noise = generator.normal(0, noise_deviation, size=(QUERIES, *shape_of_runs))
     all_scores = levels + seed_effects + difficulties + noise
     queries = tuple(str(query) for query in range(QUERIES))
-    found = []
+    ratio_intervals = []
     for scores in np.moveaxis(all_scores, -1, 0):  # of each simulation: (queries, 2, seeds)
         data = DataSetScores(scores.mean(axis=0), QueryScores(queries, scores))
         interference = estimate("simulated", range(seeds), [data], gate=Gate())
-        found.append(interference.estimate.interval)
+        ratio_intervals.append(interference.estimate.interval)
     key = sample.key("TIR over seeds and queries", "coverage")
-    return {key: _contain_truth(interval_ends(found), TRUE_TIR)}
+    return {key: _contain_truth(interval_ends(ratio_intervals), TRUE_TIR)}
 
 
 _PAIRS = list(combinations(range(SYSTEMS), 2))

@@ -50,10 +50,10 @@ class RunComparison:
 
     def table(self) -> str:
         """The ratios as plain text."""
-        first, second = self.machines
+        first_machine, second_machine = self.machines
         return table(
-            f"A: {first}",
-            f"B: {second}",
+            f"A: {first_machine}",
+            f"B: {second_machine}",
             rows=self.rows,
             shown="model: {model} | texts: {texts} | method: {method} | A, faster: {first:.2f}x | "
             "B, faster: {second:.2f}x | speed of B to A: {speed:.2f}x",
@@ -81,9 +81,9 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
             notes.append(f"{name}: only in B")
             continue
         first_bench, second_bench = first_benches[key], second_benches[key]
-        differing = _differing(first_bench, second_bench)
-        if differing:
-            notes.append(f"{name}: not the same {differing}; the speeds do not compare")
+        differing_parts = _differing(first_bench, second_bench)
+        if differing_parts:
+            notes.append(f"{name}: not the same {differing_parts}; the speeds do not compare")
         rows += _rows_of_both(first_bench, second_bench)
     if not rows:
         raise ValueError(f"{first} and {second} have no model and texts in common")
@@ -92,28 +92,28 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
 
 def _differing(first: _Bench, second: _Bench) -> str:
     """Name what differs between two runs of the same name: the model, the texts or both."""
-    differing = []
+    differing_parts = []
     if first.identity != second.identity:
-        differing.append("model")
+        differing_parts.append("model")
     if first.digest != second.digest:
-        differing.append("texts")
-    return " and ".join(differing)
+        differing_parts.append("texts")
+    return " and ".join(differing_parts)
 
 
 def _rows_of_both(first: _Bench, second: _Bench) -> Iterator[Row]:
     """Yield a row for each method that is in both runs."""
     timing_in_second = {timing.method: timing for timing in second.timings}
     for timing in first.timings:
-        other = timing_in_second.get(timing.method)
-        if other is None:
+        second_timing = timing_in_second.get(timing.method)
+        if second_timing is None:
             continue
-        second_speed = second.count / other.seconds
+        second_speed = second.count / second_timing.seconds
         yield {
             "model": first.model,
             "texts": first.texts,
             "method": timing.method,
             "first": timing.ratio,
-            "second": other.ratio,
+            "second": second_timing.ratio,
             # Texts per second of the second run, over those of the first.
             "speed": second_speed * timing.seconds / first.count,
         }

@@ -97,7 +97,7 @@ def _skewed_families(
     generator: Generator, n: int, simulations: int, seed: int
 ) -> Iterator[Outcome]:
     """Families of which no two systems differ: is one called different?"""
-    by_max_t, by_holm, shown = [], [], []  # the lowest p-value of each family
+    by_max_t, by_holm, by_shown_method = [], [], []  # the lowest p-value of each family
     for number in range(simulations):
         # Gamma distributions of several shapes, all with the mean shape · (1 / shape) · 0.1.
         scores = 0.1 * generator.gamma(_SHAPES, 1 / _SHAPES, (n, _SYSTEMS))
@@ -106,12 +106,12 @@ def _skewed_families(
         )
         by_max_t.append(min(max_t))
         by_holm.append(min(holm(raw)))
-        shown.append(by_holm[-1] if skewed(scores, _PAIRS) else by_max_t[-1])
-    lowest = {"MaxT": by_max_t, "Holm": by_holm, "MaxT or Holm (shown)": shown}
+        by_shown_method.append(by_holm[-1] if skewed(scores, _PAIRS) else by_max_t[-1])
+    lowest = {"MaxT": by_max_t, "Holm": by_holm, "MaxT or Holm (shown)": by_shown_method}
     for method, p_values in lowest.items():
         is_error = np.array(p_values) < ALPHA
-        held = is_error.astype(float)  # in a kind of errors, whether it erred
-        yield Outcome(ERRORS, method, process="skewed scores", n=n, held=held)
+        errors = is_error.astype(float)  # in a kind of errors, whether it erred
+        yield Outcome(ERRORS, method, process="skewed scores", n=n, held=errors)
 
 
 def _large_cluster(
@@ -120,10 +120,10 @@ def _large_cluster(
     """Intervals of a mean of 0."""
     sizes = _cluster_sizes(share, count)
     cluster_of_query = np.repeat(np.arange(count), sizes)
-    between = generator.normal(0, np.sqrt(_BETWEEN), (simulations, count))
-    within = generator.normal(0, np.sqrt(1 - _BETWEEN), (simulations, _QUERIES))
+    cluster_effects = generator.normal(0, np.sqrt(_BETWEEN), (simulations, count))
+    query_effects = generator.normal(0, np.sqrt(1 - _BETWEEN), (simulations, _QUERIES))
     # Of variance 1 together; scaled to be like differences of scores, from -1 to 1.
-    differences = 0.2 * (between[:, cluster_of_query] + within)
+    differences = 0.2 * (cluster_effects[:, cluster_of_query] + query_effects)
     # Centred, (G / n) sum(v - mean) + mean, without what enlarges those of large clusters.
     sums = resampling.cluster_values(differences, cluster_of_query, centred=False)
     means = differences.mean(axis=1, keepdims=True)
@@ -149,12 +149,13 @@ def _prompts(generator: Generator, count: int, simulations: int) -> Iterator[Out
     newcombe: list[Interval] = []
     for _ in range(simulations):
         # Three deviations apart: P(A > B) = Φ(3 / sqrt(2)) = .983.
-        first = generator.normal(3 * _PROMPT_SPREAD, _PROMPT_SPREAD, count)
-        second = generator.normal(0, _PROMPT_SPREAD, count)
-        probability = float(_shares_won(first[None], second[None])[0])  # of one row of prompts
+        first_scores = generator.normal(3 * _PROMPT_SPREAD, _PROMPT_SPREAD, count)
+        second_scores = generator.normal(0, _PROMPT_SPREAD, count)
+        # Of one row of prompts.
+        probability = float(_shares_won(first_scores[None], second_scores[None])[0])
         # Each row draws prompts with replacement: (resamples, prompts).
         first_rows, second_rows = generator.integers(0, count, (2, _RESAMPLES, count))
-        probabilities = _shares_won(first[first_rows], second[second_rows])
+        probabilities = _shares_won(first_scores[first_rows], second_scores[second_rows])
         bootstrap.append(resampling.percentile_interval(probabilities, level=LEVEL))
         newcombe.append(score_interval(probability, count, count))
     process = "P(A > B) = .983"
@@ -181,14 +182,14 @@ def _variances(generator: Generator, n: int, simulations: int) -> Iterator[Outco
     query_variance = 1.0
     true_share = query_variance / (query_variance + prompt_deviation**2 + noise_deviation**2)
     for process, draw_query_effects in draws.items():
-        found: list[Interval | None] = []
+        share_intervals: list[Interval | None] = []
         for number in range(simulations):
             scores = draw_query_effects()
             scores = scores + generator.normal(0, prompt_deviation, (1, prompts))
             scores = scores + generator.normal(0, noise_deviation, (n, prompts))
             query_share, *_ = variance_components(scores, ("query", "prompt"), seed=number)
-            found.append(query_share.interval)
-        yield from _where_shown("share of variance", process, n, found, true_share)
+            share_intervals.append(query_share.interval)
+        yield from _where_shown("share of variance", process, n, share_intervals, true_share)
 
 
 def _tied_tasks(
@@ -197,23 +198,25 @@ def _tied_tasks(
     """The mean difference over tasks that are drawn as a sample; of intervals shown."""
     mean_of_others = 0.1
     is_tied = generator.random((simulations, count)) < share  # a row per simulation
-    others = generator.exponential(mean_of_others, (simulations, count))
-    differences = np.where(is_tied, 0.0, others)
+    untied_differences = generator.exponential(mean_of_others, (simulations, count))
+    differences = np.where(is_tied, 0.0, untied_differences)
     truth = (1 - share) * mean_of_others
     method = "Student's over tasks"
     student = [intervals.student_interval(row, level=LEVEL) for row in differences]
     yield Outcome(COVERAGE, method, process, count, _contain_truth(student, truth))
-    shown = [on_tasks_like_these(row) for row in differences]
-    yield from _where_shown(method, process, count, shown, truth)
+    task_intervals = [on_tasks_like_these(row) for row in differences]
+    yield from _where_shown(method, process, count, task_intervals, truth)
 
 
 def _where_shown(
     method: str, process: str, n: int, found: Sequence[Interval | None], truth: float
 ) -> Iterator[Outcome]:
     """Coverage of the intervals that pages show, and how often they show one."""
-    shown = [interval for interval in found if interval is not None]
+    shown_intervals = [interval for interval in found if interval is not None]
     is_shown = [interval is not None for interval in found]
-    yield Outcome(COVERAGE, f"{method}, where shown", process, n, _contain_truth(shown, truth))
+    yield Outcome(
+        COVERAGE, f"{method}, where shown", process, n, _contain_truth(shown_intervals, truth)
+    )
     yield Outcome("condition shown", method, process, n, np.array(is_shown, dtype=float))
 
 
@@ -221,14 +224,14 @@ def _planned_queries(generator: Generator, simulations: int) -> Outcome:
     """What a plan promises of a number of queries: 80 % of samples show the difference."""
     plan = Plan(baseline="b", models=("a",), tasks=("T",), margin=_MARGIN)
     deviation = float(np.sqrt(_MEAN_SQUARE - _MARGIN**2))  # variance: E(x²) - E(x)²
-    needed = plan.needed(deviation)
-    if needed is None:  # no number is enough, so that none is simulated
-        needed = 0
-    is_won = generator.random((needed, simulations)) < _WIN_CHANCE
+    queries_needed = plan.needed(deviation)
+    if queries_needed is None:  # no number is enough, so that none is simulated
+        queries_needed = 0
+    is_won = generator.random((queries_needed, simulations)) < _WIN_CHANCE
     sizes = generator.beta(1, 2, is_won.shape)  # of wins: mean 1/3, mean square 1/6
     differences = np.where(is_won, sizes, 0.0)
     # Each simulation is a system, compared with the last column, of zeros.
-    columns = np.column_stack([differences, np.zeros(needed)])
+    columns = np.column_stack([differences, np.zeros(queries_needed)])
     pairs = [(column, simulations) for column in range(simulations)]
     p_values, _ = resampling.max_t_p_values(columns, pairs, n_resamples=_FLIPS, seed=0)
     ends = intervals.difference_intervals(differences.T, level=LEVEL)
@@ -236,25 +239,27 @@ def _planned_queries(generator: Generator, simulations: int) -> Outcome:
         p_value < ALPHA and interval is not None and interval[0] > 0
         for p_value, interval in zip(p_values, ends, strict=True)
     ]
-    held = np.array(is_significant, dtype=float)
-    return Outcome(POWER, method="plan", process="one in eight wins", n=needed, held=held)
+    successes = np.array(is_significant, dtype=float)
+    return Outcome(
+        POWER, method="plan", process="one in eight wins", n=queries_needed, held=successes
+    )
 
 
 def _queries_for_equivalence(generator: Generator, simulations: int) -> Outcome:
     """What is promised of a number of queries like those of a sample: 80 % show equivalence."""
     margin = 0.05
     sample = generator.normal(0, 0.2, 40)
-    needed = queries_to_show(sample, margin=margin)
-    if needed is None:  # no number is enough, so that none is simulated
-        needed = 0
-    resamples = generator.choice(sample, (simulations, needed))
+    queries_needed = queries_to_show(sample, margin=margin)
+    if queries_needed is None:  # no number is enough, so that none is simulated
+        queries_needed = 0
+    resamples = generator.choice(sample, (simulations, queries_needed))
     ends = intervals.difference_intervals(resamples, level=LEVEL)
     is_within = [intervals.within(interval, margin) for interval in ends]
     return Outcome(
         POWER,
         method="queries needed for equivalence",
         process="like a sample of 40",
-        n=needed,
+        n=queries_needed,
         held=np.array(is_within, dtype=float),
     )
 
@@ -263,9 +268,9 @@ def _far_scores(generator: Generator, n: int, simulations: int) -> Outcome:
     """Scores of which 6 % are far from the others, whose spread hides that they may lack."""
     shape = (simulations, n)
     is_far = generator.random(shape) < _FAR_SHARE
-    near = generator.normal(_NEAR_MEAN, _FAR_DEVIATION, shape)
-    far = generator.normal(_FAR_MEAN, _FAR_DEVIATION, shape)
-    scores = np.where(is_far, far, near).clip(0, 1)
+    near_scores = generator.normal(_NEAR_MEAN, _FAR_DEVIATION, shape)
+    far_scores = generator.normal(_FAR_MEAN, _FAR_DEVIATION, shape)
+    scores = np.where(is_far, far_scores, near_scores).clip(0, 1)
     truth = (1 - _FAR_SHARE) * _NEAR_MEAN + _FAR_SHARE * _FAR_MEAN
     ends = []
     for sample in scores:

@@ -113,8 +113,8 @@ class EncodeBench:
         rows: list[Row] = []
         for timing in self.timings:
             speed = self.count / timing["seconds"]
-            same = "yes" if timing["equal"] else "no"  # to float32, within tolerances
-            rows.append({**timing, "speed": speed, "same": same})
+            agreement = "yes" if timing["equal"] else "no"  # to float32, within tolerances
+            rows.append({**timing, "speed": speed, "same": agreement})
         return table(
             f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens ({lengths}), "
             f"medians of {self.rounds} rounds; {self.gflop:.3g} GFLOP, matrix peak "
@@ -151,14 +151,18 @@ def bench_texts(count: int) -> dict[str, list[str]]:
     summaries = list(dict.fromkeys(entry.summary for entry in entries))
     documents = list(dict.fromkeys(entry.text for entry in entries))
     sentences: list[str] = []
-    for first, second, _ in author_sts():
-        sentences += [first, second]
+    for first_sentence, second_sentence, _ in author_sts():
+        sentences += [first_sentence, second_sentence]
     half = count // 2
     # A set of texts has each only once; `dict.fromkeys` keeps their order.
-    short = list(dict.fromkeys([*sentences[:half], *_spread(summaries, count)]))
-    mixed = [*_spread(summaries, half), *_spread(documents, count - half)]
-    long = _spread(list(_joined_to_long(documents)), math.ceil(count / 4))
-    sets = {"short sentences": short[:count], "mixed lengths": mixed, "long documents": long}
+    short_texts = list(dict.fromkeys([*sentences[:half], *_spread(summaries, count)]))
+    mixed_texts = [*_spread(summaries, half), *_spread(documents, count - half)]
+    long_texts = _spread(list(_joined_to_long(documents)), math.ceil(count / 4))
+    sets = {
+        "short sentences": short_texts[:count],
+        "mixed lengths": mixed_texts,
+        "long documents": long_texts,
+    }
     return {name: texts for name, texts in sets.items() if texts}
 
 
@@ -186,11 +190,11 @@ def texts_of_tasks(tasks: Sequence[str], count: int) -> dict[str, list[str]]:
         DataError: a task without texts.
         MirrorError: its data are not at hand; nothing is downloaded.
     """
-    found: dict[str, list[str]] = {}
+    texts_by_task: dict[str, list[str]] = {}
     for task in choose_tasks(tasks=tasks):
         for texts in task_texts(task):
-            found.setdefault(texts.task, []).extend(text for _, text in texts.read())
-    return {name: _distinct(texts, count, of=name) for name, texts in found.items()}
+            texts_by_task.setdefault(texts.task, []).extend(text for _, text in texts.read())
+    return {name: _distinct(texts, count, of=name) for name, texts in texts_by_task.items()}
 
 
 def _distinct(texts: Sequence[str], count: int, *, of: str) -> list[str]:
@@ -249,25 +253,25 @@ def bench_encode(
     device = pick_device(device)
     float_dtype = "float32" if dtype == "int8" else dtype  # sentence-transformers has no 8 bits
     with model_folder(model, all_texts) as folder:
-        loaded = {PEER: load_peer(folder, device=device, dtype=float_dtype)}
+        peer_models = {PEER: load_peer(folder, device=device, dtype=float_dtype)}
         for name in dict.fromkeys(peers):
-            loaded[name] = load_graph(name, folder, texts=all_texts)
+            peer_models[name] = load_graph(name, folder, texts=all_texts)
         # Only the random model has no name that this package can load it by.
         spec = folder if model == QWEN3 else model
-        ours = {}
+        our_encoders = {}
         for our_dtype in dict.fromkeys(("float32", dtype)):
-            ours[our_dtype] = neural_encoder(spec, device=device, dtype=our_dtype)
-        methods = _Methods(loaded, ours, float_dtype)
+            our_encoders[our_dtype] = neural_encoder(spec, device=device, dtype=our_dtype)
+        methods = _Methods(peer_models, our_encoders, float_dtype)
         for name, set_of_texts in texts.items():
             yield _compare_methods(model, name, set_of_texts, methods, rounds=rounds)
 
 
 def neural_encoder(spec: str | Path, *, device: str, dtype: str) -> OurEncoder:
     """Load with this package a model whose forward passes it runs itself; nothing is cached."""
-    ours = load_encoder(spec, device=device, dtype=dtype, cache=False, show_progress=False)
-    if not isinstance(ours, OurEncoder) or ours.runner is None:
+    our_encoder = load_encoder(spec, device=device, dtype=dtype, cache=False, show_progress=False)
+    if not isinstance(our_encoder, OurEncoder) or our_encoder.runner is None:
         raise ValueError(f"{spec}: expected an encoder that this package runs itself")
-    return ours
+    return our_encoder
 
 
 def best_batch_size(peer: SentenceTransformer, texts: list[str]) -> int:

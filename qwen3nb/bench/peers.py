@@ -98,8 +98,8 @@ class _Traced(nn.Module):
         self.example = _tensors(peer.preprocess(two_lengths))
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        named = dict(zip(self.example, inputs, strict=True))
-        states: Tensor = self.model(**named, return_dict=True).last_hidden_state
+        named_inputs = dict(zip(self.example, inputs, strict=True))
+        states: Tensor = self.model(**named_inputs, return_dict=True).last_hidden_state
         return states
 
     def digest(self, *more: str) -> str:
@@ -139,10 +139,10 @@ def _openvino(model: _Traced, *, int8: bool) -> States:
     else:
         graph = _openvino_graph(model)
         config["INFERENCE_PRECISION_HINT"] = "f32"  # else it may compute in bfloat16
-    compiled = openvino.Core().compile_model(graph, "CPU", config)
+    compiled_model = openvino.Core().compile_model(graph, "CPU", config)
 
     def states(inputs: Inputs) -> NDArray[np.float32]:
-        outputs = compiled({name: inputs[name] for name in names})
+        outputs = compiled_model({name: inputs[name] for name in names})
         return np.asarray(outputs[0])
 
     return states
@@ -172,14 +172,14 @@ def _quantised_openvino(model: _Traced) -> Path:
     examples = []
     for example in model.examples:
         examples.append({name: tensor.numpy() for name, tensor in example.items()})
-    quantised = nncf.quantize(
+    quantised_graph = nncf.quantize(
         _openvino_graph(model),
         nncf.Dataset(examples),
         model_type=nncf.ModelType.TRANSFORMER,
         subset_size=len(examples),  # all of them
     )
     with new_folder(folder) as new:
-        openvino.save_model(quantised, new / file.name, compress_to_fp16=False)
+        openvino.save_model(quantised_graph, new / file.name, compress_to_fp16=False)
     return file
 
 
@@ -217,6 +217,6 @@ def _quantised_onnx(file: Path) -> Path:
     """Write a graph with weights of 8 bits next to a graph, and return its file."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    quantised = file.with_name("int8.onnx")
-    quantize_dynamic(file, quantised, weight_type=QuantType.QInt8)  # as for avx512_vnni
-    return quantised
+    quantised_file = file.with_name("int8.onnx")
+    quantize_dynamic(file, quantised_file, weight_type=QuantType.QInt8)  # as for avx512_vnni
+    return quantised_file

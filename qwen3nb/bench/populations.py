@@ -105,9 +105,9 @@ def _rare_wins(generator: Generator, shape: Shape, shift: bool) -> Pair:
 
 def _accuracy(generator: Generator, shape: Shape, shift: bool) -> Pair:
     """15 % of the queries are won and 5 % lost, by 1 each."""
-    won = 0.15 if shift else 0.1
-    values = _choices(generator, shape, {1.0: won, -1.0: 0.2 - won, 0.0: 0.8})
-    return _with_differences(values, 2 * won - 0.2)
+    win_share = 0.15 if shift else 0.1
+    values = _choices(generator, shape, {1.0: win_share, -1.0: 0.2 - win_share, 0.0: 0.8})
+    return _with_differences(values, 2 * win_share - 0.2)
 
 
 def _large_wins(generator: Generator, shape: Shape, shift: bool) -> Pair:

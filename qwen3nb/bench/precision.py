@@ -103,12 +103,12 @@ def bench_precision(
     for dtype in dtypes:
         check_choice("dtype", dtype, DTYPES)
     names = list(dict.fromkeys(("float32", *dtypes)))
-    encoded = bench_texts(texts)["mixed lengths"]
-    with model_folder(model, encoded) as folder:
+    encoded_texts = bench_texts(texts)["mixed lengths"]
+    with model_folder(model, encoded_texts) as folder:
         spec = folder if model == QWEN3 else model
-        speeds = _time_dtypes(names, spec, folder, encoded, rounds=rounds)
+        speeds = _time_dtypes(names, spec, folder, encoded_texts, rounds=rounds)
         qualities = {dtype: _search_quality(spec, dtype, pydocs) for dtype in names}
-    timings = [_timing(dtype, speeds, qualities, len(encoded)) for dtype in names]
+    timings = [_timing(dtype, speeds, qualities, len(encoded_texts)) for dtype in names]
     return PrecisionBench(model, queries=len(pydocs.queries), margin=MARGIN, timings=tuple(timings))
 
 
@@ -129,12 +129,12 @@ def _time_dtypes(
     work: dict[str, float] = {}
     peaks: dict[str, MatrixPeak] = {}
     for dtype in dtypes:
-        ours = neural_encoder(spec, device="cpu", dtype=dtype)
+        our_encoder = neural_encoder(spec, device="cpu", dtype=dtype)
         peer = load_peer(folder, device="cpu", dtype=dtype)
         batch_size = best_batch_size(peer, texts)
-        rows = ours._tokenise(texts)
-        work[dtype], peaks[dtype] = encoder_limit(ours.runner, rows, dtype=dtype)
-        calls[dtype] = partial(ours.encode, texts)
+        rows = our_encoder._tokenise(texts)
+        work[dtype], peaks[dtype] = encoder_limit(our_encoder.runner, rows, dtype=dtype)
+        calls[dtype] = partial(our_encoder.encode, texts)
         calls[_peer_name(dtype)] = partial(peer_vectors, peer, texts, batch_size=batch_size)
 
     # After each round, so that the peak is measured under the same load as the methods.

@@ -63,15 +63,15 @@ def page_links(results: Collection[Result]) -> dict[str, str]:
     Only published pages are included: the page of the evaluation, else the first that links to a
     record of the run. `qwen3nb.report.render.home.score_link` links to the row of a score.
     """
-    declared = read_parameters(paths.notebooks() / "eval.ipynb")
+    parameters = read_parameters(paths.notebooks() / "eval.ipynb")
     links: dict[str, str] = {}
     with cached_calls():
         # One record of each run: its page is named after the options, which all of them have.
         for run, result in {result.run: result for result in results}.items():
             values = {}
-            for name, parameter in declared.items():
+            for name, parameter in parameters.items():
                 values[name] = result.options.get(name, parameter.default)
-            page = page_name("eval", page_values_in_study(values), declared)
+            page = page_name("eval", page_values_in_study(values), parameters)
             if (paths.book_runs() / f"{page}.ipynb").is_file():
                 links[run] = f"{page}.html"
     page_of_record = pages_with_records()
@@ -91,15 +91,15 @@ def write_card_page(
     """
     page = paths.book_runs() / "card.md"
     if model is None:
-        extracted = []
+        extracted_results = []
         for result in latest(results):
             folder = paths.root() / result.model.spec
             if (folder / PROVENANCE).is_file():
-                extracted.append(result)
-        if not extracted:
+                extracted_results.append(result)
+        if not extracted_results:
             page.unlink(missing_ok=True)
             return None
-        model = paths.root() / newest(extracted).model.spec
+        model = paths.root() / newest(extracted_results).model.spec
     # Without the YAML at the front, which is for a model hub.
     return write_public(page, card_text(model, results, tier=tier, front=False))
 
@@ -123,15 +123,15 @@ def refresh_pages(
         BookError: the tier has no results but another has, or a page is not a notebook.
         NotebookError: the page of all runs failed.
     """
-    everything = load_results()
-    results = everything.without_adapters
+    all_results = load_results()
+    results = all_results.without_adapters
     if tier:
         _require_results(results, tier)
     else:
         tier = richest_tier(results)
     # The book's own pages keep their names for any tier.
     own_pages = [kind for kind in read_catalog() if kind.needs is not Needs.RUN]
-    content = _content(results, everything, tier)
+    content = _content(results, all_results, tier)
     if lessons:
         content.add(Needs.LESSONS)
     jobs = _jobs_of_own_pages(own_pages, content, tier)
@@ -142,10 +142,10 @@ def refresh_pages(
         jobs += _lessons()
     names = {kind.notebook for kind in own_pages} | {job.name for job in jobs}
     with cached_calls():  # reads shared dependencies once
-        due = [job for job in (*jobs, *_published(names)) if not reusable(job)]
+        due_jobs = [job for job in (*jobs, *_published(names)) if not reusable(job)]
         if not lessons:
             _mark_old_lessons()
-    outcomes = sweep(due, at_once=at_once) if due else []
+    outcomes = sweep(due_jobs, at_once=at_once) if due_jobs else []
     write_card_page(results, model=model, tier=tier)
     failures = [outcome for outcome in outcomes if outcome.status == "failed"]
     try:
@@ -406,17 +406,17 @@ def _build(output: Path, *, strict: bool) -> None:
         BookError: see `build_book`.
     """
     _run_jupyter_book(output, strict=strict)
-    built = output / "_build"
-    html = built / "html"
+    build_folder = output / "_build"
+    html = build_folder / "html"
     if not (html / "index.html").is_file():
         raise BookError(f"the build succeeded but did not write {html / 'index.html'}")
     secrets = secret_pages(html)
     if secrets:
-        listed = "\n".join(f"  {page}: {', '.join(kinds)}" for page, kinds in secrets[:10])
-        raise BookError(f"the built pages contained secrets and were deleted:\n{listed}")
-    for child in built.iterdir():  # such as html, which Jupyter Book puts one folder deeper
+        lines = "\n".join(f"  {page}: {', '.join(kinds)}" for page, kinds in secrets[:10])
+        raise BookError(f"the built pages contained secrets and were deleted:\n{lines}")
+    for child in build_folder.iterdir():  # such as html, which Jupyter Book puts one folder deeper
         child.rename(output / child.name)
-    built.rmdir()
+    build_folder.rmdir()
 
 
 def _run_jupyter_book(output: Path, *, strict: bool) -> None:
@@ -427,14 +427,14 @@ def _run_jupyter_book(output: Path, *, strict: bool) -> None:
     if strict:
         command.append("-W")
     command += ["--path-output", str(output)]
-    done = run_program(
+    process = run_program(
         guarded_command(command),
         own_session=True,
         environment=kernel_environment() | {REFRESHED: "1"},  # the pages are refreshed already
     )
-    if not done.returncode:
+    if not process.returncode:
         return
-    output_text = (done.stdout + done.stderr).strip()
+    output_text = (process.stdout + process.stderr).strip()
     if os.strerror(errno.ENOSPC) in output_text:  # the disk is full, which is no fault of a page
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
     raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")

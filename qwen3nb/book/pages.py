@@ -350,12 +350,12 @@ def _without_label(match: re.Match[str]) -> str:
 
 def _without_repeated_image_ids(text: str) -> str:
     """Remove the id of an image that another has before it; nothing refers to it."""
-    seen: set[str] = set()
+    seen_ids: set[str] = set()
 
     def first_with_id(match: re.Match[str]) -> str:
-        if match["id"] in seen:
+        if match["id"] in seen_ids:
             return match["opening"]  # the tag up to its id
-        seen.add(match["id"])
+        seen_ids.add(match["id"])
         return match[0]
 
     return _IMAGE.sub(first_with_id, text)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.config import Config
 
+PageContext: TypeAlias = dict[str, Any]  # what Sphinx gives to the template of a page
 Part: TypeAlias = dict[str, Any]  # of the contents: ``caption`` and ``chapters``
 _MOST_LISTED = 12  # pages that answer one question of the reading path
 _commit = cache(git_commit)  # called once for the footers of all pages
@@ -134,11 +135,11 @@ def _listed_by(toc: Path) -> Callable[[str], bool]:
     from sphinx.util.matching import patmatch
     from sphinx_external_toc.parsing import parse_toc_yaml
 
-    listed = parse_toc_yaml(toc)
-    patterns = list(listed.globs())  # such as ``runs/eval-*``
+    site_map = parse_toc_yaml(toc)
+    patterns = list(site_map.globs())  # such as ``runs/eval-*``
 
     def is_listed(name: str) -> bool:
-        if any(name + suffix in listed for suffix in ("", ".ipynb", ".md")):
+        if any(name + suffix in site_map for suffix in ("", ".ipynb", ".md")):
             return True
         return any(patmatch(name, pattern) for pattern in patterns)
 
@@ -197,7 +198,7 @@ def _visit_math(translator: Any, node: nodes.Element) -> None:
 
 
 def _add_plotly(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+    app: Sphinx, page: str, template: str, context: PageContext, doctree: object
 ) -> None:
     """Add Plotly's script to the pages that use it."""
     if 'class="q-explorer"' not in context.get("body", ""):  # no interactive plot
@@ -211,7 +212,7 @@ def _add_plotly(
 
 
 def _drop_remote(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+    app: Sphinx, page: str, template: str, context: PageContext, doctree: object
 ) -> None:
     """Remove scripts of other hosts from a page."""
     # Thebe runs code on a remote server; its scripts come from unpkg.com.
@@ -257,7 +258,7 @@ def _directives() -> dict[str, type]:
         def run(self) -> list[nodes.Node]:
             self.state.document.settings.env.note_reread()  # the results may change
             results = load_results(adapters=False, whole=False)
-            toys = sorted({each.model.label for each in results if _is_toy(each)})
+            toys = sorted({result.model.label for result in results if _is_toy(result)})
             if not toys:
                 return []
             text = (
@@ -375,14 +376,14 @@ def _command_of(run: Mapping[str, Any]) -> str:
     """Return the command that makes a page again; empty if its notebook is not there."""
     notebook = str(run.get("notebook", ""))
     try:
-        declared = read_parameters(paths.find_notebook(notebook))
-        return page_command(notebook, dict(run.get("parameters", {})), declared)
+        parameters = read_parameters(paths.find_notebook(notebook))
+        return page_command(notebook, dict(run.get("parameters", {})), parameters)
     except (FileNotFoundError, ParameterError, OSError):  # renamed, or not ours
         return ""
 
 
 def _add_footer(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+    app: Sphinx, page: str, template: str, context: PageContext, doctree: object
 ) -> None:
     """Add the footer to a page of the book, except for indexes and the search."""
     if doctree is None or "body" not in context:

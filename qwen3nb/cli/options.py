@@ -332,8 +332,8 @@ PASS_ENV = click.option(
     metavar="NAME",
     expose_value=False,
     callback=_pass_names,
-    help="Let notebooks see this variable of the environment, though its name or value is that of "
-    "a secret; repeatable.  [QWEN3NB_PASS_ENV]",
+    help="Let notebooks see this variable of the environment, though its name or value is "
+    "a secret's; repeatable.  [QWEN3NB_PASS_ENV]",
 )
 PROMPTS = option(
     "--prompt",

@@ -543,11 +543,11 @@ class KnownNodes:
         if differing:
             return differing
         # The report was written between the request and now, unless the node's clock is wrong.
-        now = time.time()
+        current_time = time.time()
         is_early = report.time <= requested - _CLOCK_TOLERANCE
-        is_late = report.time >= now + _CLOCK_TOLERANCE
+        is_late = report.time >= current_time + _CLOCK_TOLERANCE
         if is_early or is_late:
-            return f"its clock differs by {report.time - now:+.0f} s"
+            return f"its clock differs by {report.time - current_time:+.0f} s"
         if report.unseen:
             rule = "models and data must be under the same path on all, as on a shared disk"
             return f"it does not see {', '.join(report.unseen)}; {rule}"
@@ -558,8 +558,8 @@ class KnownNodes:
 
         Checks every few seconds only; Ray itself would wait silently, forever.
         """
-        now = time.monotonic()
-        if now < self._last_check + _SECONDS_BETWEEN_CHECKS:
+        current_time = time.monotonic()
+        if current_time < self._last_check + _SECONDS_BETWEEN_CHECKS:
             return
         minutes = f"{_SECONDS_WITHOUT_NODES / 60:.0f} min"
         # Ray itself would wait for nodes forever, without a word.
@@ -567,9 +567,9 @@ class KnownNodes:
         if any(node.cpus >= cpus and node.gpus >= gpus for node in nodes):
             self._without_nodes_since = None
         elif self._without_nodes_since is None:
-            self._without_nodes_since = now
+            self._without_nodes_since = current_time
             wait = f"waiting up to {minutes} for one to join (Ctrl-C ends this)"
             tqdm.write(f"no node for runs is left; {wait}. {HOW_TO_RESUME}", file=sys.stderr)
-        elif now > self._without_nodes_since + _SECONDS_WITHOUT_NODES:
+        elif current_time > self._without_nodes_since + _SECONDS_WITHOUT_NODES:
             raise ClusterError(f"no node for runs for {minutes}. {HOW_TO_RESUME}")
-        self._last_check = now
+        self._last_check = current_time

@@ -153,10 +153,10 @@ class TestCollection:
             query: _grades(judgements, place=f"{name}: query {query!r:.60}")
             for query, judgements in _judgements(name, relevant).items()
         }
-        judged: set[str] = set()
+        judged_ids: set[str] = set()
         for grades in qrels.values():
-            judged.update(grades)
-        missing_ids = sorted(judged - document_texts.keys())
+            judged_ids.update(grades)
+        missing_ids = sorted(judged_ids - document_texts.keys())
         if missing_ids:
             raise DataError(
                 f"document {missing_ids[0]!r:.60} is judged but has no text "
@@ -217,10 +217,10 @@ class TestCollection:
                 documents are missing.
         """
         relevant = self._queries_with_relevant(place, missing_documents)
-        scored = relevant
+        scored_qrels = relevant
         if zeros:
-            scored = {query: dict(grades) for query, grades in self.qrels.items() if grades}
-        self._check_texts(place, scored)
+            scored_qrels = {query: dict(grades) for query, grades in self.qrels.items() if grades}
+        self._check_texts(place, scored_qrels)
         counts = judgement_counts(
             self.qrels,
             queries=self.queries,
@@ -235,24 +235,26 @@ class TestCollection:
             counts[UNWINNABLE] = len(unwinnable)
             if unwinnable:
                 log.warning("%s: %s: %s", place, UNWINNABLE, listed(unwinnable))
-        queries = {query: self.queries[query] for query in sorted(scored)}
+        queries = {query: self.queries[query] for query in sorted(scored_qrels)}
         clusters = self.clusters
-        itself: Mapping[str, Sequence[str]] = {}
+        own_documents: Mapping[str, Sequence[str]] = {}
         if not zeros:
-            clusters = with_copies(clusters or shared_documents(scored), queries)
-            itself, counts_of_itself = documents_of_themselves(queries, self.documents, scored)
+            clusters = with_copies(clusters or shared_documents(scored_qrels), queries)
+            own_documents, counts_of_itself = documents_of_themselves(
+                queries, self.documents, scored_qrels
+            )
             counts |= counts_of_itself
         counts |= text_counts("documents", self.documents.values())
         counts |= text_counts("queries", queries.values())
-        candidates = self._checked_candidates(place, scored, allow_duplicates=zeros)
+        candidates = self._checked_candidates(place, scored_qrels, allow_duplicates=zeros)
         if candidates is not None:
             counts[WITHOUT_CANDIDATES] = sum(not names for names in candidates.values())
         return replace(
             self,
             queries=queries,
-            qrels=scored,
+            qrels=scored_qrels,
             candidates=candidates,
-            itself=itself,
+            itself=own_documents,
             clusters=clusters,
             counts=nonzero(counts),
         )
@@ -554,10 +556,10 @@ def _of_subset(
         )
     queries = {str(row["id"]): joined_query(row) for row in data["queries"]}
     documents = {str(row["id"]): joined_document(row) for row in data["corpus"]}
-    judged = data["relevant_docs"]
+    judgements = data["relevant_docs"]
     rows = len(data["queries"]) + len(data["corpus"])
     irregularities = {
-        UNKNOWN: len(judged.keys() - queries.keys()),
+        UNKNOWN: len(judgements.keys() - queries.keys()),
         # A later row replaces an earlier one of the same id.
         DUPLICATES: rows - len(queries) - len(documents),
     }
@@ -565,7 +567,7 @@ def _of_subset(
         name,
         documents,
         queries,
-        qrels={query: grades for query, grades in judged.items() if query in queries},
+        qrels={query: grades for query, grades in judgements.items() if query in queries},
         candidates=data["top_ranked"],
         skip_self=bool(task.ignore_identical_ids),
         language=_language(task_languages(task.metadata, subset)),

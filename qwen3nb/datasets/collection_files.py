@@ -108,16 +108,16 @@ def _read_qrels(
     ``columns``. Also returns the count of `CONFLICTING`.
     """
     qrels: dict[str, dict[str, int]] = {}
-    conflicting = 0
+    conflict_count = 0
     for number, (query, document, value) in _judgement_rows(file, columns):
         place = f"{file}:{number}"
         grades = qrels.setdefault(checked_id(query, place=place), {})
         grade = read_grade(value, place=place)
         checked_id(document, place=place)
         if document in grades and grades[document] != grade:
-            conflicting += 1
+            conflict_count += 1
         grades[document] = grade  # the last one counts, as in BEIR and MTEB
-    return qrels, {CONFLICTING: conflicting}
+    return qrels, {CONFLICTING: conflict_count}
 
 
 def _judgement_rows(file: Path, columns: int) -> Iterator[tuple[int, tuple[str, str, object]]]:

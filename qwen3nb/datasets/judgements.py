@@ -100,40 +100,40 @@ def judgement_counts(
         DataError: most of the judged documents are missing, or, unless ``zeros``, one is there in
             another Unicode form only; names some of them.
     """
-    judged: set[str] = set()
-    negative = 0
+    judged_ids: set[str] = set()
+    negative_count = 0
     for grades in qrels.values():
-        judged.update(grades)
-        negative += sum(grade < 0 for grade in grades.values())
-    missing_ids = sorted(judged.difference(documents))
-    composed = _composed(documents)
+        judged_ids.update(grades)
+        negative_count += sum(grade < 0 for grade in grades.values())
+    missing_ids = sorted(judged_ids.difference(documents))
+    composed_ids = _composed(documents)
     if not zeros:
-        _check_unicode_forms(missing_ids, set(composed), place=place)
-    if len(missing_ids) > _MOST_MISSING * len(judged):
+        _check_unicode_forms(missing_ids, set(composed_ids), place=place)
+    if len(missing_ids) > _MOST_MISSING * len(judged_ids):
         raise DataError(
-            f"{place}: {len(missing_ids)} of {len(judged)} judged documents are not in the "
+            f"{place}: {len(missing_ids)} of {len(judged_ids)} judged documents are not in the "
             f"corpus ({listed(missing_ids[:_EXAMPLES])}, ...); its ids look like "
             f"{some_ids(documents)}. Do the qrels belong to this corpus?"
         )
     query_ids = set(queries)
-    unjudged = 0
-    unanswerable = 0
+    unjudged_count = 0
+    unanswerable_count = 0
     for query in query_ids:
         grades = qrels.get(query, {})
         if not grades:
-            unjudged += 1
+            unjudged_count += 1
         elif highest_grade(grades) == 0:
-            unanswerable += 1
+            unanswerable_count += 1
     name_of_unanswerable = UNANSWERABLE
     if zeros:
         name_of_unanswerable = ZERO
     return {
         MISSING: len(missing_ids),
-        name_of_unanswerable: unanswerable,
-        UNJUDGED: unjudged,
+        name_of_unanswerable: unanswerable_count,
+        UNJUDGED: unjudged_count,
         UNKNOWN: len(qrels.keys() - query_ids),
-        NEGATIVE: negative,
-        TWINS: len(composed) - len(set(composed)),
+        NEGATIVE: negative_count,
+        TWINS: len(composed_ids) - len(set(composed_ids)),
     }
 
 

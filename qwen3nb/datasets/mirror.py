@@ -111,12 +111,12 @@ def changed_files(folder: Path) -> list[str]:
     if note is None:
         return []
     files = _copied_files(folder)
-    changed: list[str] = []
+    changed_names: list[str] = []
     for name in sorted(files.keys() | note.files.keys()):
         is_in_both = name in files and name in note.files
         if not is_in_both or sha256_file(files[name]) != note.files[name]:
-            changed.append(name)
-    return changed
+            changed_names.append(name)
+    return changed_names
 
 
 def _copied_files(folder: Path) -> dict[str, Path]:
@@ -272,13 +272,13 @@ def _warn_if_changed(folder: Path, task_name: str) -> None:
     """Warn of a copy that has changed since it was fetched."""
     if _note_of_unchanged(folder) is not None:  # exactly as noted
         return
-    changed = changed_files(folder)
-    if changed:
+    changed_names = changed_files(folder)
+    if changed_names:
         _log.warning(
             "%s: not as it was fetched (%s), so scores are not those of %s. Remove it, and "
             "fetch it again",
             folder,
-            listed(changed),
+            listed(changed_names),
             task_name,
         )
 
@@ -354,13 +354,13 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
 
 def _joined(single_needs: Iterable[Need]) -> list[Need]:
     """Return each need once, with all that need it."""
-    joined: dict[tuple[str, str, str | None], Need] = {}
+    need_by_key: dict[tuple[str, str, str | None], Need] = {}
     for need in single_needs:
         key = (need.kind, need.id, need.revision)
-        if key in joined:
-            need = replace(need, used_by=joined[key].used_by + need.used_by)
-        joined[key] = need
-    return list(joined.values())
+        if key in need_by_key:
+            need = replace(need, used_by=need_by_key[key].used_by + need.used_by)
+        need_by_key[key] = need
+    return list(need_by_key.values())
 
 
 @contextmanager

@@ -165,7 +165,7 @@ def _first_of(problems: list[str]) -> str:
 def _files_in(folder: Path) -> tuple[list[Path], list[str]]:
     """Return the files below a folder, each once, and what cannot be listed."""
     unread: list[str] = []
-    visited: set[str] = set()
+    visited_folders: set[str] = set()
     file_by_content: dict[str, Path] = {}
 
     def note(error: OSError) -> None:
@@ -173,10 +173,10 @@ def _files_in(folder: Path) -> tuple[list[Path], list[str]]:
 
     for parent, subfolders, names in os.walk(folder, followlinks=True, onerror=note):
         real_parent = os.path.realpath(parent)
-        if real_parent in visited:  # reached by a link before
+        if real_parent in visited_folders:  # reached by a link before
             subfolders.clear()
             continue
-        visited.add(real_parent)
+        visited_folders.add(real_parent)
         # The walk goes on into what this list then holds.
         subfolders[:] = sorted(name for name in subfolders if not _is_skipped(Path(parent, name)))
         for name in sorted(names):
@@ -235,10 +235,10 @@ class _Series:
     def missing(self, numbers: set[int]) -> list[int]:
         """Return the numbers that are not there; some series count from 1."""
         count = int(self.count)
-        first = 0
+        first_number = 0
         if count in numbers:
-            first = 1
-        return sorted(set(range(first, first + count)) - numbers)
+            first_number = 1
+        return sorted(set(range(first_number, first_number + count)) - numbers)
 
 
 def source_texts(source: Source, data: TrainingData) -> Iterator[tuple[int, str]]:

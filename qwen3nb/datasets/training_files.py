@@ -186,14 +186,14 @@ def find_reader(file: Path) -> Reader:
     Raises:
         DataError: it cannot be opened, or its content is of no form that can be read.
     """
-    opened = open_file(file, notes=Counter())  # which nobody reads here
-    is_pointer = opened.head().startswith(_START_OF_LFS_POINTER)
+    opened_file = open_file(file, notes=Counter())  # which nobody reads here
+    is_pointer = opened_file.head().startswith(_START_OF_LFS_POINTER)
     if is_pointer:
         raise DataError(f"{file}: a Git LFS pointer instead of the file; run `git lfs pull`")
     has_word_per_line = suffix_of(file.name) in _WORD_PER_LINE
     if has_word_per_line:
         raise DataError(f"{file}: has a word per line; expected texts, a sentence per line")
-    reader = _reader_of(file.name, opened)
+    reader = _reader_of(file.name, opened_file)
     if reader is None:
         raise DataError(f"{file}: expected training data in files of type {supported_types()}")
     return reader

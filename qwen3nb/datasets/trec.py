@@ -79,13 +79,15 @@ def _encoded_queries(
 ) -> Iterator[bytes]:
     """Yield the lines of each query."""
     for query in sorted(run):
-        ranked = ranking(run, query)
-        _check_ids(file, [query, *ranked])
-        scores = [float(run[query][document]) for document in ranked]
+        ranked_documents = ranking(run, query)
+        _check_ids(file, [query, *ranked_documents])
+        scores = [float(run[query][document]) for document in ranked_documents]
         if distinct:
             scores = _without_ties(scores)
         lines: list[str] = []
-        for rank, (document, score) in enumerate(zip(ranked, scores, strict=True), start=1):
+        for rank, (document, score) in enumerate(
+            zip(ranked_documents, scores, strict=True), start=1
+        ):
             # The columns of TREC: query, Q0 (unused), document, rank, score, tag.
             lines.append(f"{query} Q0 {document} {rank} {score!r} {tag}\n")
         yield "".join(lines).encode("utf-8")
@@ -100,17 +102,17 @@ def _without_ties(scores: list[float]) -> list[float]:
     rounded_scores = _as_float32(np.asarray(scores, dtype=np.float64))
     if np.all(rounded_scores[1:] < rounded_scores[:-1]):  # each is lower than the one before
         return scores
-    lowered: list[float] = []
+    lowered_scores: list[float] = []
     previous = np.float32(np.inf)
-    for score, rounded in zip(scores, rounded_scores, strict=True):
-        if rounded < previous:
-            lowered.append(score)
-            previous = rounded
+    for score, rounded_score in zip(scores, rounded_scores, strict=True):
+        if rounded_score < previous:
+            lowered_scores.append(score)
+            previous = rounded_score
         else:
             next_lower = np.nextafter(previous, np.float32(-np.inf))  # the next number below
-            lowered.append(float(next_lower))
+            lowered_scores.append(float(next_lower))
             previous = next_lower
-    return lowered
+    return lowered_scores
 
 
 def qrels_bytes(file: Path, qrels: Qrels) -> bytes:
@@ -169,8 +171,8 @@ def load_run_with_ties(file: Path) -> tuple[RunArrays, int]:
 def ranks_decide(file: Path) -> bool:
     """Return whether scores of a run tie where its ranks have another order than the ids."""
     run, ranks = _read_run_and_ranks(file)
-    ordered, _ = _with_ties_by_rank(run, ranks)
-    return bool((ordered.scores != run.scores).any())
+    ordered_run, _ = _with_ties_by_rank(run, ranks)
+    return bool((ordered_run.scores != run.scores).any())
 
 
 def _read_run_and_ranks(file: Path) -> tuple[RunArrays, Ranks]:
@@ -204,9 +206,9 @@ def _check_duplicates(file: Path, run: RunArrays) -> None:
     """Refuse a document that a query has twice."""
     for query, of_query in _slices_by_query(run):
         documents, counts = np.unique(run.documents[of_query], return_counts=True)
-        repeated = documents[counts > 1]
-        if len(repeated) > 0:
-            name = run.names[repeated[0]]
+        repeated_documents = documents[counts > 1]
+        if len(repeated_documents) > 0:
+            name = run.names[repeated_documents[0]]
             raise DataError(f"{file}: duplicate document {name!r:.60} of query {query!r:.60}")
 
 

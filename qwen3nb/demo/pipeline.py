@@ -235,8 +235,8 @@ def _training_key(settings: "DataclassInstance") -> str:
 
 def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
     """Fill ``folder`` with ``make``, unless this was done with the same ``key``."""
-    done = folder / _DONE
-    if done.is_file() and read_json(done).get("key") == key:
+    done_file = folder / _DONE
+    if done_file.is_file() and read_json(done_file).get("key") == key:
         _note(f"reused  {paths.shown(folder)}")
         return
     with new_folder(folder) as work:

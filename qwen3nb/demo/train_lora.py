@@ -129,8 +129,8 @@ def _batches(folder: Path, settings: PairSettings, *, seed: int) -> list[Batch]:
     generator = np.random.default_rng(seed)
     batches = []
     # A row of indices per step.
-    for drawn in generator.integers(0, len(entries), size=(settings.steps, settings.batch)):
-        entries_of_batch = [entries[index] for index in drawn]
+    for drawn_indices in generator.integers(0, len(entries), size=(settings.steps, settings.batch)):
+        entries_of_batch = [entries[index] for index in drawn_indices]
         batches.append(_batch(tokenizer, pairs, entries_of_batch, settings.length))
     return batches
 
@@ -427,10 +427,10 @@ class _AdapterTraining:
         """Return the cosine of the two gradients of each weight."""
         first_gradients, second_gradients = self._gradients.values()  # of the two losses
         cosines = {}
-        for name, first, second in zip(
+        for name, first_gradient, second_gradient in zip(
             self._weights, first_gradients, second_gradients, strict=True
         ):
-            cosine = F.cosine_similarity(first.flatten(), second.flatten(), dim=0)
+            cosine = F.cosine_similarity(first_gradient.flatten(), second_gradient.flatten(), dim=0)
             cosines[f"model.{name}"] = float(cosine)
         return cosines
 

@@ -197,7 +197,7 @@ def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
     rows = _token_ids(tokenizer, texts, most_tokens)
     held_out_rows = _token_ids(tokenizer, held_out_texts, most_tokens)
     generator = np.random.default_rng(settings.seed)
-    drawn = generator.integers(0, len(rows), size=settings.steps * settings.batch)
+    drawn_indices = generator.integers(0, len(rows), size=settings.steps * settings.batch)
     held_out_count = _HELD_OUT_BATCHES * settings.batch
     train(
         Trainer,
@@ -206,7 +206,7 @@ def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
         name="causal LM",
         checkpoints=False,
         model=model,
-        examples=[_example(rows[index], end) for index in drawn],
+        examples=[_example(rows[index], end) for index in drawn_indices],
         held_out=[_example(row, end) for row in held_out_rows[:held_out_count]],
         collate=partial(_collate, pad=end),
     )
@@ -335,4 +335,4 @@ def _random_lengths(total: int, count: int, generator: np.random.Generator) -> l
     """Split ``total`` into ``count`` positive numbers, all splits equally likely."""
     cuts = np.sort(generator.choice(total - 1, size=count - 1, replace=False)) + 1
     edges = [0, *cuts.tolist(), total]
-    return [right - left for left, right in pairwise(edges)]
+    return [right_edge - left_edge for left_edge, right_edge in pairwise(edges)]

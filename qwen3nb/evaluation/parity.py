@@ -344,10 +344,10 @@ class _Reference:
     def _added_tokens(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the tokens that the tokenizer adds before and after a text."""
         text = self.ids("water")
-        whole = self.ids("water", add_special_tokens=True)
-        ends = range(len(text), len(whole) + 1)
-        end = next(end for end in ends if whole[end - len(text) : end] == text)
-        return tuple(whole[: end - len(text)]), tuple(whole[end:])
+        whole_row = self.ids("water", add_special_tokens=True)
+        ends = range(len(text), len(whole_row) + 1)
+        end = next(end for end in ends if whole_row[end - len(text) : end] == text)
+        return tuple(whole_row[: end - len(text)]), tuple(whole_row[end:])
 
     def ids(self, text: str, **options: bool) -> list[Any]:
         """Return the tokens of a text, without those that are added; else its words."""
@@ -400,10 +400,10 @@ class _Reference:
         if setup.cut == "text":
             room_for_text = limit - len(setup.before) - len(setup.after)
             ids = ids[: max(room_for_text, 0)]
-        whole = (*setup.before, *ids, *setup.after)
+        whole_row = (*setup.before, *ids, *setup.after)
         if setup.cut == "beginning":
-            return whole[-limit:]
-        return whole[:limit]
+            return whole_row[-limit:]
+        return whole_row[:limit]
 
 
 def _probes(reference: _Reference) -> Iterator[Probe]:
@@ -531,14 +531,14 @@ class _Findings:
         """Drop each change that a later one makes needless."""
         # The last one was chosen on top of all others, so it is needed.
         for change in changes[:-1]:
-            others = [other for other in changes if other is not change]
+            other_changes = [other_change for other_change in changes if other_change is not change]
             setup_without = self.reference.our_setup
-            for other in others:
-                setup_without = other.applied(setup_without)
+            for other_change in other_changes:
+                setup_without = other_change.applied(setup_without)
             digits_gained = self._gains(setup_without, setup).sum()
             # Less than `_best_change` asks for: the others explain as much.
             if digits_gained < 1:
-                setup, changes = setup_without, others
+                setup, changes = setup_without, other_changes
         return setup, changes
 
     def _best_change(self, setup: Setup) -> Change | None:
@@ -563,10 +563,10 @@ class _Findings:
 
     def _changes(self, setup: Setup) -> Iterator[Change]:
         """Yield the hypotheses about all that is not changed yet."""
-        ours = self.reference.our_setup
-        yield from _prompt_changes("query", setup, ours.query, ours.passage)
-        yield from _prompt_changes("passage", setup, ours.passage, ours.query)
-        prompts = ours.query + ours.passage
+        our_setup = self.reference.our_setup
+        yield from _prompt_changes("query", setup, our_setup.query, our_setup.passage)
+        yield from _prompt_changes("passage", setup, our_setup.passage, our_setup.query)
+        prompts = our_setup.query + our_setup.passage
         for detail, change in _TEXT_CHANGES.items():
             # A program may change texts alone, or their prompts, too.
             yield Change(change.cause, detail, text=detail)
@@ -582,18 +582,18 @@ class _Findings:
 
     def _pooling_changes(self, setup: Setup) -> Iterator[Change]:
         """Yield other poolings, and the other direction of attention."""
-        ours = self.reference.our_setup
+        our_setup = self.reference.our_setup
         # What an earlier change has set is not changed again.
-        if setup.pooling == ours.pooling:
+        if setup.pooling == our_setup.pooling:
             for pooling in POOLINGS:
-                if pooling != ours.pooling:
-                    detail = f"{pooling}, ours is {ours.pooling}"
+                if pooling != our_setup.pooling:
+                    detail = f"{pooling}, ours is {our_setup.pooling}"
                     yield Change("pooling", detail, {"pooling": pooling})
-        if ours.causal is not None and setup.causal == ours.causal:
+        if our_setup.causal is not None and setup.causal == our_setup.causal:
             detail = "causal, ours is bidirectional"
-            if ours.causal:
+            if our_setup.causal:
                 detail = "bidirectional, ours is causal"
-            yield Change("attention", detail, {"causal": not ours.causal})
+            yield Change("attention", detail, {"causal": not our_setup.causal})
 
     def _token_changes(self, setup: Setup) -> Iterator[Change]:
         """Yield start and end tokens that are missing, doubled or added."""
@@ -858,11 +858,11 @@ def _graph(file: Path, reference: _Reference) -> Callable[[list[str]], Vectors]:
 
 def _rankings(encoder: Encoder, encode_there: Encode, queries: int) -> Rankings:
     """Search PyDocs, or a sample with so many queries, with both."""
-    whole = load_pydocs()
-    pydocs = whole
+    whole_pydocs = load_pydocs()
+    pydocs = whole_pydocs
     if queries:
         # Four documents per query.
-        pydocs = whole.sample(documents=4 * queries, queries=queries)
+        pydocs = whole_pydocs.sample(documents=4 * queries, queries=queries)
     hits_here = _search_pydocs(pydocs, _with_role(encoder), encoder)
     hits_there = _search_pydocs(pydocs, encode_there, encoder)
     scores = {}
@@ -879,7 +879,7 @@ def _rankings(encoder: Encoder, encode_there: Encode, queries: int) -> Rankings:
         shares.append(len(shared) / len(documents_here))
     return Rankings(
         queries=difference.n,
-        of=len(whole.query_names),
+        of=len(whole_pydocs.query_names),
         documents=len(pydocs.corpus),
         ours=ours_mean,
         theirs=theirs_mean,

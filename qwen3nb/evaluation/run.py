@@ -260,8 +260,8 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     reused: list[str] = []
     skipped: dict[str, str] = {}
     failures: dict[str, str] = {}
-    many = kind in ("tasks", "data sets")
-    hidden = not (many and run.show_progress)
+    has_many_items = kind in ("tasks", "data sets")
+    hidden = not (has_many_items and run.show_progress)
     bar = tqdm(list(jobs), desc=label, unit=kind.removesuffix("s"), disable=hidden)
     for name, find in bar:
         bar.set_postfix_str(name)

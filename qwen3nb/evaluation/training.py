@@ -158,7 +158,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         with undisturbed(model):
             self._encoder(model, trainer.get("processing_class"))
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
         """Reset: the next model may be another one at the same step."""
         self._training = False
 
@@ -202,7 +202,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         return {}
 
     def _score_and_log(
-        self, state: Any, *, model: Any = None, processing_class: Any = None, **_: Any
+        self, state: Any, *, model: Any = None, processing_class: Any = None, **_: object
     ) -> dict[str, float]:
         """Score the model in the main process; add the scores to the log of every process."""
         scores: dict[str, float] = {}

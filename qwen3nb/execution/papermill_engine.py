@@ -94,9 +94,24 @@ class GuardedKernels(AsyncKernelManager):
         self, now: bool = False, restart: bool = False
     ) -> None:
         """End the kernel; if the run was interrupted, without waiting for it."""
-        if isinstance(sys.exception(), KeyboardInterrupt):
+        error = sys.exception()
+        if error is None and not now:
+            await self._end_idle_kernel(restart=restart)
+            return
+        if isinstance(error, KeyboardInterrupt):
             await self._async_send_kernel_sigterm(restart=restart)
         await super().shutdown_kernel(now=now, restart=restart)
+
+    async def _end_idle_kernel(self, *, restart: bool) -> None:
+        """Ask a kernel to end that has run its last cell.
+
+        jupyter_client also interrupts it first. It then logs an error, on a run that succeeded.
+        """
+        self.shutting_down = True
+        self.stop_restarter()
+        await self.request_shutdown(restart=restart)
+        await self.finish_shutdown(restart=restart)
+        await self.cleanup_resources(restart=restart)
 
 
 def _texts(value: object) -> Sequence[str]:
@@ -135,7 +150,7 @@ class _Run:
         is_checked = bool(page_name)
         if not is_checked:
             stack.enter_context(parameters.cached_calls())
-        given = _given_parameters(nb)
+        given_values = _given_parameters(nb)
         parameters.add_missing_metadata(nb)
         declared = parameters.declared_parameters(nb)
         if output and output.is_relative_to(paths.book().resolve()):
@@ -143,21 +158,21 @@ class _Run:
                 f"{output} is inside the book, which has only finished runs; give no output: "
                 "the page is published when the run finishes"
             )
-        values = parameters.check_parameters(declared, given)
+        values = parameters.check_parameters(declared, given_values)
         parameters.check_baseline(values, declared)
         page = None
         if output and output.parent == notebooks.partial_folder().resolve():
             page = notebooks.page_path(source, values, name=page_name)
             if not is_checked:
                 stack.enter_context(exclusive_lock(output, purpose="runs"))
-        default_model = notebooks.default_model_text(declared, given)
+        default_model = notebooks.default_model_text(declared, given_values)
         if not is_checked:
             _print_remarks(parameters.unread_text(nb, declared), default_model)
         return cls(
             page_run=NotebookRun(paths.notebook_name(source), values, page, output),
             output=output,
             key=notebooks.run_key(_without_injected_cell(nb), values),
-            given=given,
+            given=given_values,
             default_model=default_model,
         )
 

@@ -38,18 +38,18 @@ def parts_of(values: Values, *, slots: int, runs: int) -> list[tuple[str, ...]]:
         return []
     # Threads of a sweep ask at once: one chooses the tasks, which takes seconds.
     with _lock:
-        planned = _planned(tuple(values[name] for name in SELECTION))
+        planned_tasks = _planned(tuple(values[name] for name in SELECTION))
     # Such as bm25, which skips all other tasks.
     if model_of(values).kind.searches:
-        planned = [task for task in planned if task.type in SEARCH_TYPES]
+        planned_tasks = [task for task in planned_tasks if task.type in SEARCH_TYPES]
     slots_per_run = slots / runs
     # Enough to keep all nodes busy, but each worth the time to start it.
     useful_count = max(_FEWEST_PARTS, math.ceil(_PARTS_PER_SLOT * slots_per_run))
-    worthwhile_count = int(sum(task.characters for task in planned) / _LEAST_CHARACTERS)
+    worthwhile_count = int(sum(task.characters for task in planned_tasks) / _LEAST_CHARACTERS)
     count = min(useful_count, worthwhile_count)
     if count < 2:
         return []
-    parts = divided(planned, count)
+    parts = divided(planned_tasks, count)
     if len(parts) == 1:  # all tasks are on one corpus
         return []
     return parts

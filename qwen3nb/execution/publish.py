@@ -349,13 +349,13 @@ def _below_title(page: NotebookNode, *cells: NotebookNode) -> NotebookNode:
     if not page.cells or page.cells[0].cell_type != "markdown":
         page.cells = [*cells, *page.cells]
         return page
-    title_cell, *others = page.cells
+    title_cell, *other_cells = page.cells
     # The rest of the title's cell becomes a cell of its own, below the new ones.
     title_cell.source, _, text = title_cell.source.partition("\n")
     page.cells = [title_cell, *cells]
     if text.strip():
         page.cells.append(nbformat.v4.new_markdown_cell(text.strip(), id="below-title"))
-    page.cells += others
+    page.cells += other_cells
     return page
 
 
@@ -409,13 +409,17 @@ def _error_cell(failure: FailedRun) -> NotebookNode:
 
 def _with_joined_streams(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
     """Return outputs with consecutive parts of a stream joined."""
-    joined: list[NotebookNode] = []
+    joined_outputs: list[NotebookNode] = []
     for output in outputs:
-        if output.output_type == "stream" and joined and joined[-1].get("name") == output.name:
-            joined[-1].text += output.text
+        if (
+            output.output_type == "stream"
+            and joined_outputs
+            and joined_outputs[-1].get("name") == output.name
+        ):
+            joined_outputs[-1].text += output.text
         else:
-            joined.append(output)
-    return joined
+            joined_outputs.append(output)
+    return joined_outputs
 
 
 def without_empty_sections(notebook: NotebookNode) -> NotebookNode:

@@ -17,7 +17,7 @@ _TOLERANCE = 1e-4  # of the largest norm; other kernels and paddings differ by 1
 def verify_sentence_transformers_loading(folder: Path | str) -> bool:
     """Return whether sentence-transformers loads ``folder`` and computes its vectors.
 
-    They are compared with those of `load_encoder`. A folder without ``modules.json`` counts as not
+    The vectors are compared with `load_encoder`'s. A folder without ``modules.json`` counts as not
     loaded: sentence-transformers would silently pool it by the mean. A warning says why it fails.
 
     Raises:

@@ -38,8 +38,8 @@ _CORRELATED = 3.0  # standard errors above which correlations of parts are not b
 def _pearson(values: Array) -> Array:
     """Pearson correlation of the two columns of (R, n, 2): (R,); NaN where one is constant."""
     deviations = values - values.mean(axis=-2, keepdims=True)  # (R, n, 2)
-    first, second = deviations[..., 0], deviations[..., 1]
-    product_sums = (first * second).sum(axis=-1)
+    first_deviations, second_deviations = deviations[..., 0], deviations[..., 1]
+    product_sums = (first_deviations * second_deviations).sum(axis=-1)
     norms = np.sqrt((deviations**2).sum(axis=-2))
     with np.errstate(invalid="ignore", divide="ignore"):
         correlations = product_sums / (norms[..., 0] * norms[..., 1])
@@ -213,17 +213,17 @@ def _influence(sample: Array, how: str) -> Array:
         return sample[:, 0]
     if how == "macro_f1":
         return (sample[:, 0] == sample[:, 1]).astype(float)
-    first, second = sample.T
-    return intervals.correlation_influence(first, second, how=how)[1]
+    first_values, second_values = sample.T
+    return intervals.correlation_influence(first_values, second_values, how=how)[1]
 
 
 def _correlations(samples: Sequence[Array], how: str) -> Array:
     """Correlations (parts, parts) of the values of parts with the same queries; 0 if constant."""
     values = np.array([_influence(sample, how) for sample in samples])
-    varied = np.ptp(values, axis=1) > 0
+    is_varied = np.ptp(values, axis=1) > 0
     correlations = np.eye(len(values))
-    if varied.sum() > 1:
-        correlations[np.ix_(varied, varied)] = np.corrcoef(values[varied])
+    if is_varied.sum() > 1:
+        correlations[np.ix_(is_varied, is_varied)] = np.corrcoef(values[is_varied])
     return correlations
 
 
@@ -305,7 +305,9 @@ def _interval(values: Array, how: str, columns: Sequence[str]) -> tuple[str, Int
     """Method and ends of the interval of a sample (n, columns)."""
     if how == "mean":
         return intervals.mean_interval(values[:, 0], level=LEVEL, drawn=columns[0] in DRAWN)
-    first, second = values.T
+    first_values, second_values = values.T
     if how == "macro_f1":
-        return "wilson", intervals.f1_interval(first, second, level=LEVEL)
-    return "fisher", intervals.correlation_interval(first, second, how=how, level=LEVEL)
+        return "wilson", intervals.f1_interval(first_values, second_values, level=LEVEL)
+    return "fisher", intervals.correlation_interval(
+        first_values, second_values, how=how, level=LEVEL
+    )

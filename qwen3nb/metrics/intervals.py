@@ -175,9 +175,9 @@ def widened_ends(
     ``level`` is that of all rows, or of each.
     """
     means = moments.means
-    below = _side_length(moments, -1.0, means - low, level=level, queries=queries)
-    above = _side_length(moments, 1.0, high - means, level=level, queries=queries)
-    return np.maximum(means - below, low), np.minimum(means + above, high)
+    length_below = _side_length(moments, -1.0, means - low, level=level, queries=queries)
+    length_above = _side_length(moments, 1.0, high - means, level=level, queries=queries)
+    return np.maximum(means - length_below, low), np.minimum(means + length_above, high)
 
 
 def _side_length(
@@ -187,9 +187,9 @@ def _side_length(
 
     ``distance``: of the mean from the bound on this side.
     """
-    student = _student_length(moments, sign, level=level, n=queries)
-    missing = _missing_length(moments, sign, distance, level=level, n=queries)
-    return np.asarray(np.hypot(student, missing))
+    student_length = _student_length(moments, sign, level=level, n=queries)
+    missing_length = _missing_length(moments, sign, distance, level=level, n=queries)
+    return np.asarray(np.hypot(student_length, missing_length))
 
 
 def _student_length(moments: Moments, sign: float, *, level: float | Array, n: int) -> Array:
@@ -261,15 +261,15 @@ def mean_of_intervals(
         weights = np.full(len(values), 1 / len(values))
     points = np.asarray(values)
     distances = np.abs(np.asarray(intervals) - points[:, None])  # (values, 2): below, above
-    weighted = weights[:, None] * distances
+    weighted_distances = weights[:, None] * distances
     # MOVER (Zou and Donner 2008): the distances add up in quadrature, on each side for itself.
     if correlations is None:
-        squares = (weighted**2).sum(axis=0)
+        squares = (weighted_distances**2).sum(axis=0)
     else:
-        squares = _squares_of_correlated(weighted, correlations)
-    below, above = np.sqrt(squares).tolist()
+        squares = _squares_of_correlated(weighted_distances, correlations)
+    length_below, length_above = np.sqrt(squares).tolist()
     mean = float(weights @ points)
-    return mean - below, mean + above
+    return mean - length_below, mean + length_above
 
 
 def _squares_of_correlated(distances: Array, correlations: Array) -> Array:
@@ -323,8 +323,8 @@ def _variance_ratio(variance: float, variance_of_share: float, n: int) -> float:
     if ratio >= 1:
         return ratio
     # Towards 1, by less the more values there are.
-    missing = (1 - ratio) * (1.0 + ratio / 2) / math.sqrt(n)
-    return min(1.0, ratio + missing)
+    shift = (1 - ratio) * (1.0 + ratio / 2) / math.sqrt(n)
+    return min(1.0, ratio + shift)
 
 
 def _f1(
@@ -343,15 +343,15 @@ def correlation_interval(first: Array, second: Array, *, how: str, level: float)
     if n < _FEWEST_PAIRS:
         return None
     correlation, influence = correlation_influence(first, second, how=how)
-    clipped = _clipped_correlation(correlation, n)
+    clipped_correlation = _clipped_correlation(correlation, n)
     # Fisher's z, atanh(r): its error hardly depends on r, and its derivative is 1 / (1 - r²).
-    deviation = float(influence.std()) / (1 - clipped**2)
+    deviation = float(influence.std()) / (1 - clipped_correlation**2)
     normal_deviation = 1.0  # in normal data, z has the error 1 / sqrt(n - 3) (Fisher 1921)
     if how == "spearman":
-        normal_deviation = math.sqrt(1 + clipped**2 / 2)  # Bonett and Wright 2000
+        normal_deviation = math.sqrt(1 + clipped_correlation**2 / 2)  # Bonett and Wright 2000
     quantile = float(ndtri((1 + level) / 2))
     half = quantile * max(deviation, normal_deviation) / math.sqrt(n - 3)
-    centre = math.atanh(clipped)
+    centre = math.atanh(clipped_correlation)
     low, high = math.tanh(centre - half), math.tanh(centre + half)
     # A correlation of 1 was clipped: the interval has to reach it.
     return min(low, correlation), max(high, correlation)
@@ -368,17 +368,17 @@ def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[flo
     a, b = _standardised(first), _standardised(second)
     products = a * b  # whose mean is the correlation
     correlation = max(-1.0, min(1.0, float(products.mean())))
-    clipped = _clipped_correlation(correlation, len(a))
+    clipped_correlation = _clipped_correlation(correlation, len(a))
     if how != "spearman":
         # From Fisher's z to r, whose derivative by z is 1 - r².
-        return correlation, _jackknife(a, b, clipped) * (1 - clipped**2)
+        return correlation, _jackknife(a, b, clipped_correlation) * (1 - clipped_correlation**2)
     # The influence function of Pearson's r, here of ranks: a b - r (a² + b²) / 2.
-    influence = products - clipped / 2 * (a**2 + b**2)
+    influence = products - clipped_correlation / 2 * (a**2 + b**2)
     # A value also moves the ranks of the others (Croux and Dehon 2010).
     influence += _rank_influence(a, b)
     influence += _rank_influence(b, a)
     # Less r times what that changes in the variances of the ranks.
-    influence -= clipped * (_rank_influence(a, a) + _rank_influence(b, b))
+    influence -= clipped_correlation * (_rank_influence(a, a) + _rank_influence(b, b))
     return correlation, influence
 
 

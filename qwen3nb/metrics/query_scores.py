@@ -45,11 +45,11 @@ class SharedQueries:
 
     def share(self, digest: str, queries: tuple[str, ...]) -> tuple[str, ...]:
         """Return the tuple that is held for a digest; hold ``queries`` if there is none."""
-        shared = self._queries.setdefault(digest, queries)
+        held_queries = self._queries.setdefault(digest, queries)
         while len(self._queries) > self._size:
             oldest = next(iter(self._queries))
             self._queries.pop(oldest, None)
-        return shared
+        return held_queries
 
 
 SHARED_QUERIES = SharedQueries()
@@ -142,8 +142,10 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         is_missing_in_first = is_missing[:, :1]  # (n, 1), compared with every column
         differs_from_first = (is_missing != is_missing_in_first).any(axis=0)  # by column
         if differs_from_first.any():
-            other = columns[int(differs_from_first.argmax())]  # the first that differs
-            raise ValueError(f"columns {columns[0]!r} and {other!r} cover different queries")
+            differing_column = columns[int(differs_from_first.argmax())]  # the first that differs
+            raise ValueError(
+                f"columns {columns[0]!r} and {differing_column!r} cover different queries"
+            )
         has_score = ~is_missing_in_first[:, 0]
         rows = rows[has_score]
         values = values[has_score]

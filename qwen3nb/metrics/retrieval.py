@@ -65,9 +65,9 @@ def _judged(grades: Grades, ideal: Grades, k: int) -> float:
 
     As in ir_measures, the denominator is the number of retrieved documents if fewer than k.
     """
-    retrieved = grades[:k]
-    judged = sum(grade != UNJUDGED for grade in retrieved)
-    return judged / max(len(retrieved), 1)
+    retrieved_grades = grades[:k]
+    judged_count = sum(grade != UNJUDGED for grade in retrieved_grades)
+    return judged_count / max(len(retrieved_grades), 1)
 
 
 def _relevant(grades: Grades) -> int:
@@ -88,11 +88,11 @@ def _hit(grades: Grades, ideal: Grades, k: int) -> float:
 
 def _average_precision(grades: Grades, ideal: Grades, k: int) -> float:
     """Average precision, divided by the number of all relevant documents."""
-    total, found = 0.0, 0
+    total, relevant_count = 0.0, 0
     for rank, grade in enumerate(grades[:k], start=1):
         if grade > 0:
-            found += 1
-            total += found / rank
+            relevant_count += 1
+            total += relevant_count / rank
     return total / len(ideal)
 
 
@@ -201,14 +201,14 @@ def rank_documents(scores: Mapping[str, float]) -> list[str]:
         document = names[int(is_finite.argmin())]
         raise ValueError(f"document {document!r}: expected a finite score; got {scores[document]}")
     with np.errstate(over="ignore"):  # beyond 32 bits, a score is infinite
-        rounded = values.astype(np.float32)
-    best_first = np.argsort(rounded)[::-1]  # fast, but ties are in no certain order
-    ranked = rounded[best_first]
-    has_ties = (ranked[1:] == ranked[:-1]).any()  # with the next score
+        rounded_values = values.astype(np.float32)
+    best_first = np.argsort(rounded_values)[::-1]  # fast, but ties are in no certain order
+    ranked_values = rounded_values[best_first]
+    has_ties = (ranked_values[1:] == ranked_values[:-1]).any()  # with the next score
     if not has_ties:
         return [names[row] for row in best_first.tolist()]
     # Equal scores rank by id, from the last.
-    scored_names = zip(rounded.tolist(), names, strict=True)
+    scored_names = zip(rounded_values.tolist(), names, strict=True)
     return [name for _, name in sorted(scored_names, reverse=True)]
 
 
@@ -287,12 +287,12 @@ def score_run(
             documents = ranking(run, query, depth)
         except ValueError as error:
             raise ValueError(f"query {query!r}: {error}") from None
-        graded = JudgedRanking.of(judgements, documents)
-        binary = graded.binary(threshold)
+        graded_ranking = JudgedRanking.of(judgements, documents)
+        binary_ranking = graded_ranking.binary(threshold)
         for measure in measures:
-            judged = graded if measure.graded else binary
-            if judged.ideal:  # else nothing is relevant at this threshold
-                values[measure][query] = measure.score(judged.grades, judged.ideal)
+            judged_ranking = graded_ranking if measure.graded else binary_ranking
+            if judged_ranking.ideal:  # else nothing is relevant at this threshold
+                values[measure][query] = measure.score(judged_ranking.grades, judged_ranking.ideal)
             elif zeros:
                 values[measure][query] = 0.0
     return QueryScores.of(values)

@@ -72,9 +72,10 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         documents, scores = self.documents[part], self.scores[part]
         self._check_finite(documents, scores)
         with np.errstate(over="ignore"):  # beyond 32 bits, a score is infinite
-            rounded = scores.astype(np.float32)
-        ascending = np.lexsort((documents, rounded))  # by the last key first: score, then document
-        best_first = ascending[::-1]
+            rounded_scores = scores.astype(np.float32)
+        # By the last key first: score, then document.
+        ascending_rows = np.lexsort((documents, rounded_scores))
+        best_first = ascending_rows[::-1]
         return self._names_of(documents[best_first[:depth]])
 
     def _check_finite(self, documents: NDArray[np.int32], scores: NDArray[np.float64]) -> None:
@@ -95,15 +96,15 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
 
     def of_queries(self, queries: Iterable[str]) -> Self:
         """Return the run of ``queries``, in their order; missing queries have no documents."""
-        selected = tuple(queries)
-        if selected == self.queries:
+        chosen_queries = tuple(queries)
+        if chosen_queries == self.queries:
             return self
-        rows_of_queries = [self._rows_of(query) for query in selected]
+        rows_of_queries = [self._rows_of(query) for query in chosen_queries]
         # The empty array is for no query at all, of which nothing could be joined.
         rows = np.concatenate([np.empty(0, np.int64), *rows_of_queries])
         return replace(
             self,
-            queries=selected,
+            queries=chosen_queries,
             offsets=_offsets([len(rows) for rows in rows_of_queries]),
             documents=self.documents[rows],
             scores=self.scores[rows],

@@ -30,7 +30,7 @@ def load_encoder(
         spec: see `Model`.
         label: the ``name`` of `Model`.
         max_seq_length: its ``max_length``, under the name in sentence-transformers.
-        options: those of `Model`.
+        options: the options of `Model`.
 
     Raises:
         SpecError: no such model, a model without vectors or that cannot be loaded, or one with

@@ -270,11 +270,12 @@ class Model(ModelOptions):
 
     def _load_checked(self) -> LoadedModel:
         """Check the files of a model, then load its weights."""
-        found = self._found_source()  # again: its files may have changed since the value was made
-        source = self._with_options(found)
+        # Found again: its files may have changed since the value was made.
+        found_source = self._found_source()
+        source = self._with_options(found_source)
         if source.kind.library:
             load_library(source.kind.library)
-        warning = prompt_warning(found, parse_prompts(self.prompts))
+        warning = prompt_warning(found_source, parse_prompts(self.prompts))
         # A prefix may be the prompt.
         if warning and not self.prefix:
             _log.warning(warning)

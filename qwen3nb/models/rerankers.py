@@ -235,8 +235,8 @@ class PairTokens:
 
 def common_start(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the length of the common prefix of two token sequences."""
-    for index, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
+    for index, (first_token, second_token) in enumerate(zip(first, second, strict=False)):
+        if first_token != second_token:
             return index
     return min(len(first), len(second))
 

@@ -17,7 +17,7 @@ _MAX_NAMED = 3  # tasks named in the sentence
 
 @dataclass(frozen=True)
 class DataUsed:
-    """The tasks of some scores, by key, and those of them whose data are substitutes."""
+    """The tasks of some scores, by key, and the tasks among them whose data are substitutes."""
 
     tasks: frozenset[str] = frozenset()
     substitutes: frozenset[str] = frozenset()

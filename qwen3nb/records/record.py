@@ -506,7 +506,7 @@ def check_file(file: Path) -> None:
         raise ResultError(f"{file}: expected a record, a file in {base.resolve()}")
 
 
-def _fields_without_rows(result: Result) -> dict[str, Any]:
+def _fields_without_rows(result: Result) -> dict[str, object]:
     """Return the fields of a record as JSON, without data with a row per query."""
     fields = asdict(replace(result, per_query={}, top=None))
     for name in ("per_query", "top", "checksum", "place"):
@@ -586,8 +586,8 @@ def used_again(record: Path, digest: str) -> None:
     grows only if there is a later one.
     """
     file = record.absolute()
-    others = _records_under_label(file)
-    if not others:
+    other_paths = _records_under_label(file)
+    if not other_paths:
         return
     base = file.parents[2]
     place_by_entry = places(base)
@@ -597,7 +597,7 @@ def used_again(record: Path, digest: str) -> None:
     for other_entry, place in place_by_entry.items():
         # Of ``<path> <checksum>``.
         path, _, _ = other_entry.rpartition(" ")
-        if path in others and place > own_place:
+        if path in other_paths and place > own_place:
             with suppress(OSError):  # a study that cannot be written can be read
                 append(base / CHECKSUMS, entry, True)
             return
@@ -610,9 +610,9 @@ def _records_under_label(file: Path) -> set[str]:
     # As in ``<label>-<identity>/seed_<n>/<task>.json``; a longer label may match, too.
     pattern = f"{glob.escape(label)}-*/{file.parent.name}/{glob.escape(file.name)}"
     paths_of_others = set()
-    for other in base.glob(pattern):
-        if other != file and _label_of(other) == label:
-            paths_of_others.add(other.relative_to(base).as_posix())
+    for other_file in base.glob(pattern):
+        if other_file != file and _label_of(other_file) == label:
+            paths_of_others.add(other_file.relative_to(base).as_posix())
     return paths_of_others
 
 
@@ -622,7 +622,7 @@ def _label_of(file: Path) -> str:
     return label
 
 
-def checksum(value: dict[str, Any]) -> str:
+def checksum(value: Mapping[str, object]) -> str:
     """Return the SHA-256 of a record's JSON without its checksum, for any order of keys."""
     content = {name: part for name, part in value.items() if name != "checksum"}
     return sha256_json(json.loads(json.dumps(content, allow_nan=False)))

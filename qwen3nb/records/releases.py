@@ -171,9 +171,9 @@ def _digests(folder: Path) -> dict[str, str]:
 def _files(folder: Path) -> Iterator[str]:
     """Yield the paths of all files below a folder, except hidden ones."""
     for file in sorted(folder.rglob("*")):
-        within = file.relative_to(folder)
-        if file.is_file() and not any(part.startswith(".") for part in within.parts):
-            yield within.as_posix()
+        relative_path = file.relative_to(folder)
+        if file.is_file() and not any(part.startswith(".") for part in relative_path.parts):
+            yield relative_path.as_posix()
 
 
 def _copy(

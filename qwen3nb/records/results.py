@@ -285,6 +285,14 @@ class Results(Sequence[Result]):
                 options = {"tasks": self.tasks, **options}
         return _lookup("answers.leaderboard", "leaderboard")(self, tier=tier, **options)
 
+    def how_sure(self, *, tier: str = "", seed: int = 0) -> Any:
+        """Explain how sure the lead of the best model is; see `answers.how_sure`.
+
+        By default, on the richest tier with records.
+        """
+        explain = _lookup("answers.how_sure", "how_sure")
+        return explain(self, tier=tier or richest_tier(self), seed=seed)
+
     def explore(self, task: str = "", **options: object) -> Any:
         """Return two or more models query by query; see `answers.explorer.explore`."""
         return _lookup("answers.explorer", "explore")(self, task=task, **options)
@@ -292,7 +300,7 @@ class Results(Sequence[Result]):
     def candidates(self, *, current: str, **options: object) -> Any:
         """Return whether a candidate should replace the ``current`` model on one task.
 
-        The options are those of `qwen3nb.answers.candidates.compare_candidates`.
+        It takes the options of `qwen3nb.answers.candidates.compare_candidates`.
         """
         return _lookup("answers.candidates", "compare_candidates")(self, current=current, **options)
 

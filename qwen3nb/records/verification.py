@@ -55,13 +55,13 @@ class Verifier:
 
     def check(self, file: Path) -> list[str]:
         """Return the problems of the record in ``file``; an unreadable file is one."""
-        listed = self._listed_checksums(file)
+        listed_checksums = self._listed_checksums(file)
         # True in the list: it was written completely.
-        if not os.path.lexists(file) and any(listed.values()):
+        if not os.path.lexists(file) and any(listed_checksums.values()):
             remedy = f"if that was meant, delete its lines in {CHECKSUMS}"
             return [f"it was removed after it was written; {remedy}"]
         try:
-            return list(self._problems(file, listed))
+            return list(self._problems(file, listed_checksums))
         except (OSError, ValueError, KeyError) as error:
             return [str(error).removeprefix(f"{file}: ")]
 
@@ -100,7 +100,7 @@ class Verifier:
         try:
             check_file(file)
             stats = [compared.stat() for compared in self._compared_files(file)]
-            listed = self._listed_checksums(file)
+            listed_checksums = self._listed_checksums(file)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return ""
         last_change = max(stat.st_ctime_ns for stat in stats)
@@ -108,7 +108,7 @@ class Verifier:
             return ""
         # Unlike the time of the last write, ctime cannot be set by a program.
         stamps = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
-        return sha256_json([stamps, listed])
+        return sha256_json([stamps, listed_checksums])
 
     def _compared_files(self, file: Path) -> Iterator[Path]:
         """Yield a record's file and those that it is compared with."""
@@ -236,9 +236,9 @@ def _aggregate_problems(result: Result, name: str, aggregate: Aggregate) -> Iter
         yield f"{name}: cannot be recomputed ({error})"
         return
     for field in ("value", "low", "high", "n"):
-        expected, stated = getattr(computed, field), getattr(aggregate, field)
-        if not _are_equal(expected, stated):
-            yield f"{name}: {field} is {stated}, per-query scores give {expected}"
+        expected_value, stated_value = getattr(computed, field), getattr(aggregate, field)
+        if not _are_equal(expected_value, stated_value):
+            yield f"{name}: {field} is {stated_value}, per-query scores give {expected_value}"
 
 
 def _recomputed(result: Result, aggregate: Aggregate) -> Aggregate:
@@ -427,10 +427,10 @@ def _summary_problems(file: Path) -> Iterator[str]:
         summary = read_json(file)
         if not _has_own_checksum(summary):
             yield _CHANGED
-        listed = listed_records(file.parent)
+        checksums_by_path = listed_records(file.parent)
         for model, tasks in summary["results"].items():
             for task, entry in tasks.items():
-                problem = _entry_problem(entry, file.parent, listed)
+                problem = _entry_problem(entry, file.parent, checksums_by_path)
                 if problem:
                     yield f"{model} on {task}: {problem}"
     except FileNotFoundError:  # a folder need not have one
@@ -491,12 +491,12 @@ def listed_records(folder: Path) -> dict[str, dict[str, bool]]:
     Each with whether writing it was completed.
     """
     journal = Journal(folder / CHECKSUMS)
-    listed: dict[str, dict[str, bool]] = {}
+    checksums_by_path: dict[str, dict[str, bool]] = {}
     for entry in sorted(journal.keys()):
         name, _, digest = entry.rpartition(" ")
-        checksums = listed.setdefault(name, {})
+        checksums = checksums_by_path.setdefault(name, {})
         checksums[digest] = bool(journal.get(entry))
-    return listed
+    return checksums_by_path
 
 
 def _mteb_differences(file: _MTEBFile, result: Result) -> Iterator[str]:
@@ -542,7 +542,7 @@ def _outcome_differences(outcome: Mapping[str, Any], task: TaskInfo, file: str) 
         "splits": sorted(outcome["scores"]),
         "subsets": sorted(subsets),
     }
-    for name, stated in in_record.items():
-        found = in_outcome[name]
-        if stated and found and stated != found:
-            yield f"its {name} is {stated}, in {file} it is {found}"
+    for name, record_value in in_record.items():
+        outcome_value = in_outcome[name]
+        if record_value and outcome_value and record_value != outcome_value:
+            yield f"its {name} is {record_value}, in {file} it is {outcome_value}"

@@ -143,8 +143,8 @@ def extract(
             `qwen3nb.report.card.Facts`.
         license: licence, if neither the facts nor the training's files state one.
         hub_id: the model's id on the hub, for the card's examples.
-        label: label in results; by default that of an export of the same weights in ``output``,
-            else the name of that folder.
+        label: label in results; by default, the label of an export of the same weights in
+            ``output``, else the name of that folder.
         onnx: whether to write an ONNX graph, too.
         options: the fields of `qwen3nb.extraction.export.ExportOptions`, such as ``pooling``,
             ``normalize``, ``max_length``, ``dtype``, ``prefix``, ``append_eos``.

@@ -26,6 +26,15 @@ def folder(tmp_path):
     return tmp_path / "r/lab__m/1"
 
 
+def test_results_are_read_outside_a_study(folder, tmp_path, monkeypatch):
+    for name in ("HOME", "RESULTS"):
+        monkeypatch.delenv(f"QWEN3NB_{name}", raising=False)
+    monkeypatch.chdir(tmp_path)
+    put(folder, "SciFact", task_name="SciFact", dataset_revision="a", scores=entries(test=0.71))
+    found = load_all_results(folder.parents[1])
+    assert [score.value for score in found.scores] == [0.71]
+
+
 def test_an_undefined_split_leaves_the_others(folder):
     scores = entries(validation=0.4, test=math.nan)
     put(folder, "AFQMC", task_name="AFQMC", dataset_revision=None, scores=scores)

@@ -104,7 +104,7 @@ def test_a_bare_build_shows_what_there_is_from_wherever_it_is_started(
     monkeypatch.setattr(build, "sweep", lambda jobs, **_: due.extend(jobs) or [])
     monkeypatch.setattr(build, "run_notebook", lambda _: None)
     build.refresh_pages()
-    assert [job.name for job in due] == ["leaderboard", "compare", "explorer", "mine"]
+    assert [job.name for job in due] == ["leaderboard", "compare", "explorer", "sure", "mine"]
 
 
 def test_each_collection_of_own_data_has_a_page(checkout, monkeypatch):
@@ -309,7 +309,7 @@ def test_pages_that_are_up_to_date_are_not_run_again(pages, monkeypatch):
     [
         ([], ["leaderboard", "data"]),
         ([make("a")], ["leaderboard", "data"]),
-        ([make("a"), make("b")], ["leaderboard", "compare", "explorer", "data"]),
+        ([make("a"), make("b")], ["leaderboard", "compare", "explorer", "sure", "data"]),
     ],
     ids=["no record", "one model", "two"],
 )

@@ -62,13 +62,14 @@ def test_every_notebook_of_the_book_has_a_part_and_a_question(study):
         "explorer": "two models",
         "data": "records",
         "own": "own data",
+        "sure": "two models",
         "training": "trainings",
         "interference": "adapters",
         "calibration": "lessons",
     }
     assert {kind.notebook for kind in kinds if kind.measures} == {"calibration", "speed"}
     tiered = {kind.notebook for kind in kinds if kind.takes_tier and kind.needs is not Needs.RUN}
-    assert tiered == {"leaderboard", "compare", "explorer", "data", "training"}
+    assert tiered == {"leaderboard", "compare", "explorer", "sure", "data", "training"}
 
 
 def test_a_new_page_is_one_notebook(study):

@@ -21,6 +21,7 @@ from qwen3nb.answers.data import Data
 from qwen3nb.answers.evaluation import Evaluation
 from qwen3nb.answers.explorer import explore
 from qwen3nb.answers.extraction import Checkpoints
+from qwen3nb.answers.how_sure import how_sure
 from qwen3nb.answers.interference import interference
 from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.own_data import own_data
@@ -141,6 +142,7 @@ EXAMPLES = {
     "Checkpoints": lambda: Checkpoints((), (), "eval_loss"),
     "Data": lambda: Data("smoke", {}, {"bm25": studies.BM25, "random": studies.RANDOM}),
     "ExtractedModel": studies.extraction,
+    "HowSure": lambda: how_sure(records()),
     "Interference": lambda: interference(steps()),
     "ParityAnswer": lambda: ParityAnswer("m", "n", False, (), {"a": 0.5, "b": None}, 0.9, 0.99),
     "Precision": lambda: Precision((studies.precision(studies.EXACT, studies.ROUNDED),)),

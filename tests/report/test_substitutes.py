@@ -28,6 +28,7 @@ from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.evaluation import baseline_figure, evaluation_conclusion, scores_table
 from qwen3nb.answers.explorer import explore
+from qwen3nb.answers.how_sure import how_sure
 from qwen3nb.answers.interference import Interference
 from qwen3nb.answers.landing import headline_lead
 from qwen3nb.answers.leaderboard import (
@@ -71,8 +72,8 @@ LINE = "other data than MTEB's"
 # Answers whose views are made below, and those that show no score of a task.
 WITH_SCORES = set(
     """
-    Ablation ApproximateSearch Candidates Comparison Evaluation Explorer Interference Leaderboard
-    OwnData Prompts Reproductions Reranking Trainings
+    Ablation ApproximateSearch Candidates Comparison Evaluation Explorer HowSure Interference
+    Leaderboard OwnData Prompts Reproductions Reranking Trainings
     """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 WITHOUT_SCORES = set(
@@ -179,6 +180,7 @@ def views(revision):
     )
     indexes = ApproximateSearch(ann_suite(revision))
     explorer = explore(results, task=RETRIEVAL)
+    sure = how_sure(results)
     sts = [make("m", task=each, metric="Spearman") for each in ("STS12", "STSBenchmark")]
     sts = substituted(sts, revision)
     for record in sts:
@@ -246,6 +248,13 @@ def views(revision):
         "prompts_figure": Prompts(tuple(prompts), ()).figure(),
         "explorer": explorer,
         "explorer_conclusion": explorer.conclusion,
+        "how_sure.conclusion": sure.conclusion,
+        "how_sure.queries_table": sure.queries_table(),
+        "how_sure.resamples_figure": sure.resamples_figure(),
+        "how_sure.wins_table": sure.wins_table(),
+        "how_sure.intervals_figure": sure.intervals_figure(),
+        "how_sure.test_figure": sure.test_figure(),
+        "how_sure.decision_table": sure.decision_table(),
         "comparison_conclusion": comparison.conclusion,
         "lead_conclusion": lead_conclusion(comparison, task=RETRIEVAL),
         "evaluation_conclusion": evaluation_conclusion(scores),

@@ -52,7 +52,7 @@ def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> lis
         ValueError: outcomes of several tasks, or of a task without a score per query.
     """
     columns = _main_scores(outcomes)
-    scores = {each.variant: column for each, column in zip(outcomes, columns, strict=True)}
+    scores = {outcome.variant: column for outcome, column in zip(outcomes, columns, strict=True)}
     reference = outcomes[0].variant
     contrasts = []
     for factor in (field.name for field in fields(Variant)):
@@ -89,20 +89,23 @@ def component_effects(
             that differ in one component.
     """
     columns = _main_scores(outcomes)
-    scores = [(each.variant, column) for each, column in zip(outcomes, columns, strict=True)]
+    scores = [
+        (scored_outcome.variant, column)
+        for scored_outcome, column in zip(outcomes, columns, strict=True)
+    ]
     contrasts = []
-    for (earlier, earlier_scores), (later, later_scores) in itertools.combinations(scores, 2):
+    for (old_variant, old_scores), (new_variant, new_scores) in itertools.combinations(scores, 2):
         # The only component in which the two trainings differ.
-        component = later.difference(earlier)
+        component = new_variant.difference(old_variant)
         if not component:  # none, or several
             continue
         contrasts.append(
             _Contrast(
                 factor=component,
-                level=_component_text(later, component),
-                reference=_component_text(earlier, component),
-                scores=later_scores,
-                reference_scores=earlier_scores,
+                level=_component_text(new_variant, component),
+                reference=_component_text(old_variant, component),
+                scores=new_scores,
+                reference_scores=old_scores,
                 combinations=1,  # nothing is averaged over
             )
         )

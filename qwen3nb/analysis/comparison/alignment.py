@@ -43,14 +43,14 @@ def pair_results(
     most records (if tied, the newer). The defaults are each task's main metric, all tasks and the
     `system_names` of these records.
     """
-    selected = [result for result in results if tasks is None or result.task.key in tasks]
-    newest, replaced = newest_records(selected)
+    results_on_tasks = [result for result in results if tasks is None or result.task.key in tasks]
+    newest, notes_on_older = newest_records(results_on_tasks)
     records = by_part(newest)
     names = names or system_names(records)
-    notes = [str(note) for note in replaced]
-    recorded = {result.task.key for result in selected}
+    notes = [str(note) for note in notes_on_older]
+    recorded_tasks = {result.task.key for result in results_on_tasks}
     # Tasks that were asked for, and have no record.
-    for task in sorted(set(tasks or ()) - recorded):
+    for task in sorted(set(tasks or ()) - recorded_tasks):
         notes.append(f"{task}: no record of any system")
     by_task: dict[str, list[Result]] = {}  # systems of a task in the order of their names
     for record in sorted(records, key=lambda record: system_name(record, names)):
@@ -101,10 +101,11 @@ def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[Note]]
     for result in from_oldest(results):
         label = result.model.label
         key = (result.model.identity, result.seed, result.task.key)
-        earlier = newest.get(key)
-        if earlier is not None and earlier.model.label == label:
+        earlier_record = newest.get(key)
+        if earlier_record is not None and earlier_record.model.label == label:
             reason = (
-                f"an earlier record of {label} (seed {result.seed}), finished {earlier.finished}"
+                f"an earlier record of {label} (seed {result.seed}), "
+                f"finished {earlier_record.finished}"
             )
             notes.append(Note(result.task.key, reason))
         newest[key] = result
@@ -170,10 +171,10 @@ def _without_prefix(prefix: str, by_query: Mapping[str, T]) -> dict[str, T]:
 
 def newest_clusters(records: Iterable[Result]) -> Mapping[str, str]:
     """Return the clusters by query id of the newest record that has them."""
-    clustered = from_oldest(record for record in records if record.task.clusters)
-    if not clustered:
+    records_with_clusters = from_oldest(record for record in records if record.task.clusters)
+    if not records_with_clusters:
         return {}
-    return clustered[-1].task.clusters
+    return records_with_clusters[-1].task.clusters
 
 
 def clusters_of(result: Result, others: Iterable[Result] = ()) -> Mapping[str, str]:
@@ -188,11 +189,11 @@ def clusters_of(result: Result, others: Iterable[Result] = ()) -> Mapping[str, s
     collection = result.data.collection or result.task.key
     queries = set(result.scores.queries)
     on_same_data = []
-    for other in by_part(others):
-        names = (other.task.key, other.task.name, other.task.dataset)
-        has_every_cluster = queries <= other.task.clusters.keys()
+    for other_record in by_part(others):
+        names = (other_record.task.key, other_record.task.name, other_record.task.dataset)
+        has_every_cluster = queries <= other_record.task.clusters.keys()
         if collection in names and has_every_cluster:
-            on_same_data.append(other)
+            on_same_data.append(other_record)
     return newest_clusters(on_same_data)
 
 
@@ -339,15 +340,15 @@ def scores_by(metric: str, result: Result) -> SystemScores:
 
 def common_revision(records: Sequence[Result]) -> str:
     """Return the revision of the data with most records; if tied, the newer."""
-    finished: dict[str, list[str]] = {}
+    times_by_revision: dict[str, list[str]] = {}
     for record in records:
-        finished.setdefault(str(record.task.revision), []).append(record.finished)
+        times_by_revision.setdefault(str(record.task.revision), []).append(record.finished)
 
     # Times are texts of the ISO format, of which the latest is the largest.
     def frequency_and_age(revision: str) -> tuple[int, str]:
-        return len(finished[revision]), max(finished[revision])
+        return len(times_by_revision[revision]), max(times_by_revision[revision])
 
-    return max(finished, key=frequency_and_age)
+    return max(times_by_revision, key=frequency_and_age)
 
 
 FLOOR = "random"
@@ -416,5 +417,5 @@ def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> li
     def most_tasks_first(name: str) -> tuple[int, int, str]:
         return -len(tasks[name]), references[name], name
 
-    ordered = sorted(references, key=most_tasks_first)
-    return list(dict.fromkeys([*chosen_by_user[:1], *ordered, *random_baselines]))
+    published_names = sorted(references, key=most_tasks_first)
+    return list(dict.fromkeys([*chosen_by_user[:1], *published_names, *random_baselines]))

@@ -137,15 +137,15 @@ def _column_over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str
                 weights[key] = weights.get(key, 0.0) + weight_of_key
     count = sum(len(tasks) for tasks in parts)
     if len(parts) > 1:
-        over = f"{len(parts)} types"
+        units_text = f"{len(parts)} types"
     elif count == 1:
-        over = "1 task"
+        units_text = "1 task"
     else:
-        over = f"{count} tasks"
+        units_text = f"{count} tasks"
     return MeanColumn(
         benchmark=benchmark.name,
         name=name,
-        over=over,
+        over=units_text,
         weights=weights,
         metric=benchmark.metric,
         tasks=count,
@@ -160,17 +160,17 @@ def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
     by_task = {record.task.key: record for record in records}
     values: list[float] = []
     ends: list[Interval] = []
-    missing: list[str] = []
+    unscored_tasks: list[str] = []
     for key in column.weights:
         score = task_score(by_task[key], column.metric) if key in by_task else None
         if score is None or score.value is None:
-            missing.append(key)
+            unscored_tasks.append(key)
             continue
         values.append(score.value)
         if score.low is not None and score.high is not None:
             ends.append((score.low, score.high))
-    if missing:
-        return BenchmarkMean(column, value=None, interval=None, missing=tuple(missing))
+    if unscored_tasks:
+        return BenchmarkMean(column, value=None, interval=None, missing=tuple(unscored_tasks))
     weights = list(column.weights.values())
     mean = math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
     if len(ends) < len(values):  # a task has no interval
@@ -215,10 +215,10 @@ def column_matrices(
     results: Iterable[Result], column: MeanColumn, *, names: Names | None = None
 ) -> list[ScoreMatrix]:
     """Return the tasks of a mean to rank models on, without incomplete groups."""
-    paired, _ = pair_results(
+    task_matrices, _ = pair_results(
         results, metric=column.metric or None, tasks=list(column.weights), names=names
     )
-    matrices = {matrix.task: matrix for matrix in rankable(paired)}
+    matrices = {matrix.task: matrix for matrix in rankable(task_matrices)}
     # A group counts as one task, so it needs all its parts.
     complete: set[str] = set()
     for keys in column.entries().values():
@@ -256,9 +256,9 @@ def counted_tasks(tasks: Iterable[str], name: str) -> str:
     '2 of 15 tasks'
     """
     count = len(set(units_of(tasks, name)))
-    whole = max(count, len(_tasks_of(name)))
-    size = str(count) if count == whole else f"{count} of {whole}"
-    return f"{size} task" if whole == 1 else f"{size} tasks"
+    total_count = max(count, len(_tasks_of(name)))
+    size = str(count) if count == total_count else f"{count} of {total_count}"
+    return f"{size} task" if total_count == 1 else f"{size} tasks"
 
 
 def _tasks_of(title: str) -> tuple[str, ...]:
@@ -333,11 +333,11 @@ class MeanComparison(differences.TaskComparison):
         groups = units_of([part.task for part in self.parts], self.task)
         over_queries = super()._differences(pairs)
         over_tasks = ranking.paired_over_tasks(self.parts, pairs, shares)
-        completed = []
+        completed_differences = []
         for difference, of_pair in zip(over_queries, over_tasks, strict=True):
             on_tasks = np.array(of_pair.on_tasks).reshape(-1, 1)  # (tasks, 1), as of one system
             on_groups = ranking.unit_means(on_tasks, shares, groups).ravel()
-            completed.append(
+            completed_differences.append(
                 replace(
                     difference,
                     d_z=None,  # an effect size is of the queries of one task
@@ -345,19 +345,19 @@ class MeanComparison(differences.TaskComparison):
                     like_these=ranking.on_tasks_like_these(on_groups),
                 )
             )
-        return completed
+        return completed_differences
 
 
 def _scaled(
     parts: Sequence[ScoreMatrix], shares: Sequence[float], system: str, rows: NDArray[np.intp]
 ) -> Array:
     """Return a system's scores on all tasks, scaled so that their mean is that over tasks."""
-    scaled = []
+    scaled_columns = []
     for part, share in zip(parts, shares, strict=True):
         # Summed over this task and divided by all rows, its mean counts by its share.
         scale = share * len(rows) / len(part.queries)
-        scaled.append(part.column(system) * scale)
-    return np.concatenate(scaled)[rows]  # in the order of the sorted ids
+        scaled_columns.append(part.column(system) * scale)
+    return np.concatenate(scaled_columns)[rows]  # in the order of the sorted ids
 
 
 def mean_comparisons(

@@ -22,7 +22,14 @@ from scipy.special import ndtri
 
 from qwen3nb.analysis.stats.multiple_testing import MAX_T, NAMES, adjust, enough_draws
 from qwen3nb.analysis.stats.paired_tests import EffectSize, effect_sizes
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
+from qwen3nb.analysis.stats.resampling import (
+    DRAWS,
+    LEVEL,
+    FlippedDifferences,
+    draw_seed,
+    flipped_differences,
+    max_t_p_values,
+)
 from qwen3nb.analysis.stats.score_matrix import (
     Columns,
     ScoreMatrix,
@@ -102,8 +109,8 @@ def verdict(
     margin: float,
 ) -> str:
     """Return `find_verdict` in words; see `verdict_words`."""
-    found = find_verdict(difference, p, interval, alpha=alpha, margin=margin)
-    return verdict_words(found, interval, margin=margin)
+    supported_verdict = find_verdict(difference, p, interval, alpha=alpha, margin=margin)
+    return verdict_words(supported_verdict, interval, margin=margin)
 
 
 def verdict_words(found: Verdict, interval: Interval | None, *, margin: float) -> str:
@@ -201,8 +208,8 @@ class PairedDifference:
         text = f"{number_text(self.difference, sign=True)} {self.interval_text}"
         text += f", p {p_value_text(self.p_value, relation=True)}"
         if self.family > 1:
-            corrected = p_value_text(self.corrected, relation=True)
-            text += f", corrected over {self.family}: {corrected}"
+            corrected_text = p_value_text(self.corrected, relation=True)
+            text += f", corrected over {self.family}: {corrected_text}"
         return f"{text}, n = {self.n}"
 
     @property
@@ -326,15 +333,19 @@ def _p_values(
     rounding of scores up to 1 independent of the other systems.
     """
     scores = matrix.unit_values(matrix.scores, centred=False)
-    # What a sampling unit has if all its queries score 1: 1, or more for a cluster.
-    units_of_ones = matrix.unit_values(np.ones(len(matrix.queries)), centred=False)
     return max_t_p_values(
         scores.T,
         _rows_of_pairs(matrix, pairs).tolist(),
         n_resamples=draws,
         seed=draw_seed(seed, matrix.unit_names),
-        largest=float(units_of_ones.max()),
+        largest=_largest_score(matrix),
     )
+
+
+def _largest_score(matrix: ScoreMatrix) -> float:
+    """What a sampling unit has if all its queries score 1: 1, or more for a cluster."""
+    units_of_ones = matrix.unit_values(np.ones(len(matrix.queries)), centred=False)
+    return float(units_of_ones.max())
 
 
 def _tested_differences(
@@ -354,19 +365,19 @@ def _tested_differences(
     means = dict(zip(matrix.systems, matrix.scores.mean(axis=1).tolist(), strict=True))
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
     units = len(matrix.unit_names) if matrix.clusters else 0
-    described = over_pairs(matrix, pairs, sizes_and_intervals)
+    sizes_with_intervals = over_pairs(matrix, pairs, sizes_and_intervals)
     differences = []
-    for pair, test, (size, interval) in zip(pairs, tests, described, strict=True):
-        first, second = pair
+    for pair, test, (size, interval) in zip(pairs, tests, sizes_with_intervals, strict=True):
+        first_system, second_system = pair
         differences.append(
             PairedDifference(
                 task=matrix.task,
                 metric=matrix.metric,
-                first=first,
-                second=second,
+                first=first_system,
+                second=second_system,
                 n=size.n,
-                unpaired=unpaired.get(first, 0) + unpaired.get(second, 0),
-                means=(means[first], means[second]),
+                unpaired=unpaired.get(first_system, 0) + unpaired.get(second_system, 0),
+                means=(means[first_system], means[second_system]),
                 difference=size.difference,
                 interval=interval,
                 p_value=test.p_value,
@@ -386,7 +397,7 @@ def _tested_differences(
 def _rows_of_pairs(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
     """The pairs as rows of the matrix: (pairs, 2)."""
     row_of = {system: row for row, system in enumerate(matrix.systems)}
-    rows = [(row_of[first], row_of[second]) for first, second in pairs]
+    rows = [(row_of[first_system], row_of[second_system]) for first_system, second_system in pairs]
     return np.array(rows, dtype=np.intp).reshape(-1, 2)
 
 
@@ -398,13 +409,13 @@ def over_pairs(
     matrix: ScoreMatrix, pairs: Sequence[Pair], function: Callable[[Array], Iterable[T]]
 ) -> list[T]:
     """Apply ``function``, which gives a value per pair, to blocks of differences (pairs, n)."""
-    first, second = _rows_of_pairs(matrix, pairs).T
+    first_rows, second_rows = _rows_of_pairs(matrix, pairs).T
     block_size = max(1, _MOST_HELD // len(matrix.queries))
 
     def values_of_block(start: int) -> list[T]:  # in its thread, so that few are in memory at once
         block = slice(start, start + block_size)
-        differences = matrix.scores[first[block]]  # a copy (pairs, n), changed in place
-        differences -= matrix.scores[second[block]]
+        differences = matrix.scores[first_rows[block]]  # a copy (pairs, n), changed in place
+        differences -= matrix.scores[second_rows[block]]
         return list(function(differences))
 
     starts = range(0, len(pairs), block_size)
@@ -428,8 +439,8 @@ def best_first(differences: Iterable[PairedDifference]) -> list[str]:
         if len(metrics) == 1:
             place = -difference.difference  # the largest is first
         else:  # values of several metrics do not average, but ranks do
-            others = on_task[difference.task, difference.metric]
-            place = sum(other > difference.difference for other in others)
+            differences_on_task = on_task[difference.task, difference.metric]
+            place = sum(value > difference.difference for value in differences_on_task)
         # The system that is compared; `second` is what it is compared with.
         places.setdefault(difference.first, []).append(place)
 
@@ -502,8 +513,8 @@ class TaskComparison:
         """First − second; None if the two share no query or one has no scores on this task."""
         if first == second or first not in self.columns or second not in self.columns:
             return None
-        found = self._differences([(first, second)])
-        return found[0] if found else None
+        differences = self._differences([(first, second)])
+        return differences[0] if differences else None
 
     def matrix(self, *systems: str) -> ScoreMatrix:
         """Scores on the queries that all the systems answered.
@@ -513,6 +524,21 @@ class TaskComparison:
         """
         columns = {name: self.columns[name] for name in systems}
         return join(columns, task=self.task, metric=self.metric, clusters=self.clusters)
+
+    def flipped_differences(self, first: str, second: str) -> FlippedDifferences:
+        """First − second in each of the sign flips that its p-value counts.
+
+        Raises:
+            ValueError: they share no query.
+        """
+        matrix = self.matrix(first, second)
+        scores = matrix.unit_values(matrix.scores, centred=False)
+        return flipped_differences(
+            scores.T,
+            n_resamples=self.draws,
+            seed=draw_seed(self.procedure.seed, matrix.unit_names),
+            largest=_largest_score(matrix),
+        )
 
     @property
     def clustered(self) -> str:
@@ -549,16 +575,16 @@ class TaskComparison:
     def _tests(self) -> dict[frozenset[str], _PairTest]:
         """P-values of all pairs that share a query, from one set of draws per set of queries."""
         p_values: dict[frozenset[str], float] = {}
-        corrected: list[float] = []
+        corrected_p_values: list[float] = []
         for pairs in self._by_shared_queries(self._all_pairs):
-            p_values_of_pairs, corrected = self._permutation_p_values(pairs)
+            p_values_of_pairs, corrected_p_values = self._permutation_p_values(pairs)
             for pair, p_value in zip(pairs, p_values_of_pairs, strict=True):
                 p_values[frozenset(pair)] = p_value
         # MaxT stays the correction only if all pairs share their queries, and are a single group.
         if self.correction != MAX_T:
-            corrected = adjust(list(p_values.values()), how=self.correction)
+            corrected_p_values = adjust(list(p_values.values()), how=self.correction)
         # Both in the order in which the pairs were tested.
-        tests = map(_PairTest, p_values.values(), corrected)
+        tests = map(_PairTest, p_values.values(), corrected_p_values)
         return dict(zip(p_values, tests, strict=True))
 
     @cached_property
@@ -615,12 +641,14 @@ class TaskComparison:
         number_of_system = {name: number_of(queries) for name, queries in queries_of.items()}
         number_of_shared: dict[tuple[int, int], int] = {}
         groups: dict[int, list[Pair]] = {}
-        for first, second in pairs:
-            both = (number_of_system[first], number_of_system[second])
-            if both not in number_of_shared:
-                queries = shared_queries([queries_of[first], queries_of[second]])
-                number_of_shared[both] = number_of(queries)
-            groups.setdefault(number_of_shared[both], []).append((first, second))
+        for first_system, second_system in pairs:
+            set_numbers = (number_of_system[first_system], number_of_system[second_system])
+            if set_numbers not in number_of_shared:
+                queries = shared_queries([queries_of[first_system], queries_of[second_system]])
+                number_of_shared[set_numbers] = number_of(queries)
+            groups.setdefault(number_of_shared[set_numbers], []).append(
+                (first_system, second_system)
+            )
         groups.pop(number_of(()), None)  # the empty set: pairs that share no query
         return list(groups.values())
 

@@ -174,21 +174,21 @@ def make_plan(results: Iterable[Result], plan: Plan) -> tuple[Plan, list[Planned
     matrix_of = {matrix.task: matrix for matrix in matrices}
     tasks = []
     for task in plan.tasks:
-        planned = PlannedTask(task, measured=_measured_models(plan, task, records))
+        planned_task = PlannedTask(task, measured=_measured_models(plan, task, records))
         if task in matrix_of:
-            planned = replace(planned, there=len(matrix_of[task].queries))
+            planned_task = replace(planned_task, there=len(matrix_of[task].queries))
         deviation = _find_deviation(plan, matrix_of.get(task), labels)
         if deviation is not None:
-            planned = _with_needs(planned, plan, deviation)
-        tasks.append(planned)
-    completed = replace(
+            planned_task = _with_needs(planned_task, plan, deviation)
+        tasks.append(planned_task)
+    completed_plan = replace(
         plan,
         queries={task.task: task.needed for task in tasks if task.needed is not None},
         sources={task.task: task.source for task in tasks if task.source},
         measured={task.task: task.measured for task in tasks if task.measured},
         made=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return completed, tasks
+    return completed_plan, tasks
 
 
 def _measured_models(plan: Plan, task: str, records: Iterable[Result]) -> tuple[str, ...]:
@@ -286,17 +286,20 @@ def _recorded_deviation(
     None if all records are of seeds of one model.
     """
     pairs, planned_pairs = [], []
-    for first, second in combinations(matrix.systems, 2):
-        both = {labels[first], labels[second]}
-        if len(both) == 2:  # not two seeds of one model
-            pairs.append((first, second))
-            if both <= plan.labels:
-                planned_pairs.append((first, second))
+    for first_system, second_system in combinations(matrix.systems, 2):
+        labels_of_pair = {labels[first_system], labels[second_system]}
+        if len(labels_of_pair) == 2:  # not two seeds of one model
+            pairs.append((first_system, second_system))
+            if labels_of_pair <= plan.labels:
+                planned_pairs.append((first_system, second_system))
     if not pairs:
         return None
-    used = planned_pairs or pairs
-    deviations = [_query_deviation(matrix, first, second) for first, second in used]
-    models = _first_names({labels[name] for pair in used for name in pair})
+    chosen_pairs = planned_pairs or pairs
+    deviations = [
+        query_deviation(matrix, first_system, second_system)
+        for first_system, second_system in chosen_pairs
+    ]
+    models = _first_names({labels[name] for pair in chosen_pairs for name in pair})
     queries = f"on {len(matrix.queries):,} queries"
     if planned_pairs:  # the largest, so that the plan is enough for each
         return _Deviation(max(deviations), f"records of {models} {queries}")
@@ -305,7 +308,7 @@ def _recorded_deviation(
     return _Deviation(deviation, f"records of other models, {models}, {queries}")
 
 
-def _query_deviation(matrix: ScoreMatrix, first: str, second: str) -> float:
+def query_deviation(matrix: ScoreMatrix, first: str, second: str) -> float:
     """Return the deviation of a difference between queries.
 
     Of clusters, as independent queries with the same standard error of the mean.
@@ -317,8 +320,8 @@ def _query_deviation(matrix: ScoreMatrix, first: str, second: str) -> float:
 def plan_files(folder: Path | None = None) -> list[Path]:
     """Return the plans of a study, by default this one, in the order of their numbers."""
     folder = folder or paths.root()
-    numbered = [file for file in folder.glob("plan-*.toml") if _FILE.fullmatch(file.name)]
-    plans = sorted(numbered, key=_number)
+    numbered_files = [file for file in folder.glob("plan-*.toml") if _FILE.fullmatch(file.name)]
+    plans = sorted(numbered_files, key=_number)
     unnumbered = folder / _OLD
     if unnumbered.is_file():
         plans.insert(0, unnumbered)
@@ -496,11 +499,11 @@ def _with_few_queries(plan: Plan, comparison: Comparison) -> list[str]:
     """Name the tasks on which a difference has fewer queries than planned."""
     names = []
     for task in _compared_tasks(comparison):
-        needed = plan.queries.get(task.task, 0)
+        planned_count = plan.queries.get(task.task, 0)
         # A model may have answered only some of the queries.
-        fewest = min((difference.n for difference in task.with_baseline), default=needed)
-        if fewest < needed:
-            names.append(f"{task.task} ({fewest:,} instead of {needed:,})")
+        fewest = min((difference.n for difference in task.with_baseline), default=planned_count)
+        if fewest < planned_count:
+            names.append(f"{task.task} ({fewest:,} instead of {planned_count:,})")
     return names
 
 
@@ -572,19 +575,19 @@ def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
     if not plans:
         return ""
     sentences: list[str] = []
-    replaced: list[str] = []
+    replaced_names: list[str] = []
     hypotheses_of_later: set[tuple[str, str, str]] = set()
     for plan in reversed(plans):  # the last one first, because it replaces earlier ones
         if plan.objection:
             continue
         if plan.hypotheses <= hypotheses_of_later:
-            replaced.append(plan.file.name)
+            replaced_names.append(plan.file.name)
         else:
             hypotheses_of_later |= plan.hypotheses
             sentences.append(_agreement_sentence(plan, comparison))
     sentences += _missing_plans(folder)
-    if replaced:
-        sentences.append(f"Replaced by a later plan: {', '.join(replaced)}.")
+    if replaced_names:
+        sentences.append(f"Replaced by a later plan: {', '.join(replaced_names)}.")
     for plan in plans:
         if plan.objection:
             sentences.append(f"{plan.file.name} does not count: it {plan.objection}.")
@@ -594,8 +597,8 @@ def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
 def _missing_plans(folder: Path | None) -> list[str]:
     """Name the plans that are gone, by the gaps in the numbers."""
     numbers = {_number(file) for file in plan_files(folder)}
-    missing = [number for number in range(1, max(numbers)) if number not in numbers]
-    return [f"plan-{number}.toml is missing." for number in missing[:_MOST_NAMED]]
+    missing_numbers = [number for number in range(1, max(numbers)) if number not in numbers]
+    return [f"plan-{number}.toml is missing." for number in missing_numbers[:_MOST_NAMED]]
 
 
 def _applicable_plan(file: Path, comparison: Comparison) -> _Applicable | None:
@@ -605,14 +608,16 @@ def _applicable_plan(file: Path, comparison: Comparison) -> _Applicable | None:
     for (task, _), record in comparison.records.items():
         if task in plan.tasks and record.model.label in plan.labels:
             records_on.setdefault(task, []).append(record)
-    covered: list[Result] = []
+    covered_records: list[Result] = []
     for records in records_on.values():
         labels = {record.model.label for record in records}
         # A hypothesis is about the baseline and another model.
         if len(labels) > 1 and plan.baseline in labels:
-            covered += records
-    if covered:
-        return _Applicable(file, plan, tuple(covered), objection or _why_too_late(plan, covered))
+            covered_records += records
+    if covered_records:
+        return _Applicable(
+            file, plan, tuple(covered_records), objection or _why_too_late(plan, covered_records)
+        )
     # A changed plan may have covered these records before.
     if objection and _is_about(plan, comparison):
         return _Applicable(file, plan, (), objection)
@@ -631,16 +636,17 @@ def _is_about(plan: Plan, comparison: Comparison) -> bool:
 
 def _why_too_late(plan: Plan, covered: Iterable[Result]) -> str:
     """Say which records are not younger than the plan; empty if all are."""
-    planned = _utc_time(plan.made)
-    earlier = set()
+    time_of_plan = _utc_time(plan.made)
+    earlier_measurements = set()
     for record in covered:
         # Unknown times count against the plan.
-        if not record.finished or _start_of_measurement(record) <= planned:
-            earlier.add(f"{record.model.label} on {record.task.key}")
-    if not earlier:
+        if not record.finished or _start_of_measurement(record) <= time_of_plan:
+            earlier_measurements.add(f"{record.model.label} on {record.task.key}")
+    if not earlier_measurements:
         return ""
     return (
-        f"was made {_minute_text(plan.made)}, not before the measurement of {_first_names(earlier)}"
+        f"was made {_minute_text(plan.made)}, not before the measurement of "
+        f"{_first_names(earlier_measurements)}"
     )
 
 
@@ -680,8 +686,8 @@ def _agreement_sentence(applicable: _Applicable, comparison: Comparison) -> str:
 
 def _first_names(names: Iterable[str]) -> str:
     """Return the first names in a list, and how many more there are."""
-    ordered = sorted(names)
-    text = ", ".join(ordered[:_MOST_NAMED])
-    if len(ordered) > _MOST_NAMED:
-        text += f" and {len(ordered) - _MOST_NAMED} more"
+    sorted_names = sorted(names)
+    text = ", ".join(sorted_names[:_MOST_NAMED])
+    if len(sorted_names) > _MOST_NAMED:
+        text += f" and {len(sorted_names) - _MOST_NAMED} more"
     return text

@@ -120,8 +120,8 @@ def _share_intervals(
         # A mean square over the true one is a chi-squared variable over its degrees of freedom.
         chi_squared = generator.chisquare(freedom, DRAWS)
         drawn_squares[effect] = squares[effect] * freedom / chi_squared
-    drawn = [_component(drawn_squares, effect, values.shape) for effect in degrees]
-    components = np.maximum(np.stack(drawn), 0.0)  # (effects, draws)
+    drawn_components = [_component(drawn_squares, effect, values.shape) for effect in degrees]
+    components = np.maximum(np.stack(drawn_components), 0.0)  # (effects, draws)
     sums = components.sum(axis=0)
     shares = np.divide(components, sums, out=np.zeros_like(components), where=sums > 0)
     return {
@@ -134,7 +134,7 @@ def _usable_degrees(values: Array, degrees: Mapping[Axes, int]) -> dict[Axes, fl
     """Return the degrees of freedom that kurtosis leaves; None if intervals cannot be trusted."""
     usable: dict[Axes, float] = dict(degrees)
     for axis in range(values.ndim):
-        other_axes = tuple(other for other in range(values.ndim) if other != axis)
+        other_axes = tuple(other_axis for other_axis in range(values.ndim) if other_axis != axis)
         means = values.mean(axis=other_axes)  # of the levels of this factor
         p_value = _normality_p_value(means)
         if p_value >= _NOT_NORMAL:  # as in normal data
@@ -225,7 +225,9 @@ class PromptScores:
         for records_of_prompt in self.records:
             columns = [np.empty(0) for _ in records_of_prompt]
             if queries:  # else no scores have to be read
-                columns = [scores_by(self.metric, each).on(queries) for each in records_of_prompt]
+                columns = [
+                    scores_by(self.metric, record).on(queries) for record in records_of_prompt
+                ]
             scores.append(columns)
         # From (P, S, n) to (n, P, S).
         return np.moveaxis(np.array(scores, dtype=float), -1, 0)
@@ -336,10 +338,10 @@ def _prompt_scores(label: str, seeds: Sequence[_SeedRecords]) -> PromptScores:
         newest_default = newest(seed.default for seed in seeds)
         seeds = [seed for seed in seeds if seed.default is newest_default]
         texts = _common_texts(seeds)
-    first = seeds[0]
-    task = first.default.task
+    first_seed = seeds[0]
+    task = first_seed.default.task
     records = tuple(tuple(seed.by_text[text] for seed in seeds) for text in texts)  # (P, S)
-    names = [prompt_of(first.by_text[text]).name for text in texts]
+    names = [prompt_of(first_seed.by_text[text]).name for text in texts]
     return PromptScores(
         model=label,
         task=task.key,
@@ -424,12 +426,12 @@ def prompt_pairs(every: Sequence[PromptScores], *, seed: int = 0) -> list[Prompt
     measures = [(scores.task, scores.metric) for scores in every]
     means = [_means(scores) for scores in every]  # read once
     pairs = []
-    for first, second in itertools.combinations(range(len(every)), 2):
-        if measures[first] != measures[second]:
+    for first_index, second_index in itertools.combinations(range(len(every)), 2):
+        if measures[first_index] != measures[second_index]:
             continue
-        better, worse = first, second
-        if every[second].default > every[first].default:
-            better, worse = second, first
+        better, worse = first_index, second_index
+        if every[second_index].default > every[first_index].default:
+            better, worse = second_index, first_index
         pairs.append(_pair(every[better], every[worse], means[better], means[worse], seed))
     return pairs
 
@@ -466,17 +468,17 @@ def superiority(
     Means are over the queries that both answered, and over seeds. Without scores per query, there
     is no interval.
     """
-    shared = shared_queries([first.queries, second.queries])
-    if not shared:  # only the value of each prompt is known: a row (1, P) of each model
+    common_queries = shared_queries([first.queries, second.queries])
+    if not common_queries:  # only the value of each prompt is known: a row (1, P) of each model
         return float(_share_higher(first.values[None], second.values[None])[0]), None
-    first_scores = first.on(shared).mean(axis=2)  # (n, P), over seeds
-    second_scores = second.on(shared).mean(axis=2)
+    first_scores = first.on(common_queries).mean(axis=2)  # (n, P), over seeds
+    second_scores = second.on(common_queries).mean(axis=2)
     first_count, second_count = first_scores.shape[1], second_scores.shape[1]
     # Both models' prompts are columns of one table: each resample draws the same queries for all.
     means, resampled_means = resampling.resampled_means(
         np.concatenate([first_scores, second_scores], axis=1),
         n_resamples=RESAMPLES,
-        seed=resampling.draw_seed(seed, shared),
+        seed=resampling.draw_seed(seed, common_queries),
     )
 
     def share_of_first(rows: Array) -> Array:
@@ -493,9 +495,9 @@ def _in_quadrature(probability: float, first: Interval, second: Interval) -> Int
     """Return the interval whose sides are the roots of the sums of squares of those of two."""
     first_low, first_high = first
     second_low, second_high = second
-    below = math.hypot(probability - first_low, probability - second_low)
-    above = math.hypot(first_high - probability, second_high - probability)
-    return max(0.0, probability - below), min(1.0, probability + above)
+    length_below = math.hypot(probability - first_low, probability - second_low)
+    length_above = math.hypot(first_high - probability, second_high - probability)
+    return max(0.0, probability - length_below), min(1.0, probability + length_above)
 
 
 def score_interval(

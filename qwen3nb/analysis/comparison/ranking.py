@@ -120,7 +120,7 @@ def rank_systems(
         standings=tuple(_standings(systems, means, means_on_units, differ, seed)),
         tasks=tuple(tasks),
         left_out=left_out_notes(unranked, matrices),
-        unranked={system: tuple(missing) for system, missing in unranked.items()},
+        unranked={system: tuple(missing_tasks) for system, missing_tasks in unranked.items()},
         queries=tuple(len(matrix.queries) for matrix in matrices),
         units=len(means_on_units),
         name=name,
@@ -151,14 +151,14 @@ def _differing_pairs(
     """Return which pairs of systems are significantly different (S, S), by test and interval."""
     pairs = itertools.combinations(range(len(systems)), 2)  # in the order of the p-values
     by_test = {pair: p for pair, p in zip(pairs, p_values, strict=True) if p < ALPHA}
-    names = [(systems[first], systems[second]) for first, second in by_test]
-    paired = paired_over_tasks(matrices, names, shares)
+    names = [(systems[first_index], systems[second_index]) for first_index, second_index in by_test]
+    paired_differences = paired_over_tasks(matrices, names, shares)
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
-    for (first, second), difference in zip(by_test, paired, strict=True):
-        p_value = by_test[first, second]
+    for (first_index, second_index), difference in zip(by_test, paired_differences, strict=True):
+        p_value = by_test[first_index, second_index]
         is_significant = significant(p_value, difference.interval)
-        differ[first, second] = is_significant
-        differ[second, first] = is_significant
+        differ[first_index, second_index] = is_significant
+        differ[second_index, first_index] = is_significant
     return differ
 
 
@@ -281,8 +281,8 @@ def borda_ranks(means: Array) -> list[int]:
 
 def _shares_first(means: Array, *, seed: int) -> list[float]:
     """Share of bootstrap draws of the tasks (T, S) in which each system has the largest mean."""
-    _, drawn = resampling.resampled_means(means, n_resamples=resampling.DRAWS, seed=seed)
-    is_first = drawn == drawn.max(axis=1, keepdims=True)
+    _, drawn_means = resampling.resampled_means(means, n_resamples=resampling.DRAWS, seed=seed)
+    is_first = drawn_means == drawn_means.max(axis=1, keepdims=True)
     number_of_first = is_first.sum(axis=1, keepdims=True)
     shares: list[float] = (is_first / number_of_first).mean(axis=0).tolist()
     return shares
@@ -320,9 +320,9 @@ def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], dict[str
     common: list[str] = []
     unranked: dict[str, list[str]] = {}
     for system in dict.fromkeys(name for matrix in matrices for name in matrix.systems):
-        missing = [matrix.task for matrix in matrices if system not in matrix.systems]
-        if missing:
-            unranked[system] = missing
+        missing_tasks = [matrix.task for matrix in matrices if system not in matrix.systems]
+        if missing_tasks:
+            unranked[system] = missing_tasks
         else:
             common.append(system)
     if len(common) < 2:

@@ -48,9 +48,12 @@ def _disagreements(scores: Sequence[Score]) -> Iterator[Flag]:
             continue
         is_any_undefined = len(values) < len(same_measurement)
         if is_any_undefined or max(values) - min(values) > _ROUNDING:
-            first = same_measurement[0]
+            first_score = same_measurement[0]
             texts = ", ".join(_value_text(score) for score in same_measurement)
-            text = f"{first.run}, {first.task}, {first.metric}: {len(same_measurement)} files give"
+            text = (
+                f"{first_score.run}, {first_score.task}, {first_score.metric}: "
+                f"{len(same_measurement)} files give"
+            )
             yield Flag("inconsistent", f"{text} {texts}", _files(same_measurement))
 
 

@@ -69,8 +69,8 @@ def collect(folders: Iterable[Path], records: Iterable[Result] = ()) -> Collecti
         for file in _json_files(folder):
             reader.read(file)
     scores = reader.scores
-    results = str(paths.results())
     for record in records:
+        results = str(paths.results())  # only here: folders are also read outside a study
         scores += record_scores(record, source=_path_or_label(record), folder=results)
     flags = [*reader.flags, *find_anomalies(scores)]
     return Collection(tuple(scores), tuple(flags))

@@ -161,7 +161,7 @@ def _mteb_scores(file: Path, result: _MTEBFile) -> ForeignScores:
     system = model.name or file.parent.parent.name.replace("__", "/", 1)
     if file.parent.parent.name == "experiments":  # settings of a model, in folders of their own
         system = f"{system} ({file.parent.name})"
-    collected = ForeignScores()
+    collected_scores = ForeignScores()
     for split, subsets in result.scores.items():
         task = result.task_name
         if len(result.scores) > 1:
@@ -180,8 +180,8 @@ def _mteb_scores(file: Path, result: _MTEBFile) -> ForeignScores:
             origin="mteb",
             revision=result.dataset_revision or "",
         )
-        collected.scores.append(score)
-    return collected
+        collected_scores.scores.append(score)
+    return collected_scores
 
 
 def _mteb_model(file: Path) -> _MTEBModel:
@@ -258,10 +258,10 @@ def _adapter_run(file: Path) -> _AdapterRun:
 
 
 def _reranking_scores(file: Path, results: _RerankingFile) -> ForeignScores:
-    run, collected = _adapter_run(file), ForeignScores()
+    run, collected_scores = _adapter_run(file), ForeignScores()
     for name, queries in results.per_dataset.items():
-        _add_score(collected, run, name, queries, "reranking")
-    return collected
+        _add_score(collected_scores, run, name, queries, "reranking")
+    return collected_scores
 
 
 def _embedding_scores(file: Path, results: _EmbeddingFile) -> ForeignScores:
@@ -277,16 +277,16 @@ def _data_set_scores(file: Path, result: _DataSetFile) -> ForeignScores:
     """Return the score of a file of its own; reranked ones are named with their first stage."""
     is_reranked = "." in file.stem  # such as SciFact.bm25-100
     kind = "reranking" if is_reranked else "embedding"
-    collected = ForeignScores()
-    _add_score(collected, _adapter_run(file), file.stem, result, kind)
-    for index, score in enumerate(collected.scores):
-        collected.scores[index] = replace(
+    collected_scores = ForeignScores()
+    _add_score(collected_scores, _adapter_run(file), file.stem, result, kind)
+    for index, score in enumerate(collected_scores.scores):
+        collected_scores.scores[index] = replace(
             score,
             identity=result.model or "",
             revision=result.revision or "",
             collection=result.dataset if is_reranked else "",
         )
-    return collected
+    return collected_scores
 
 
 def _add_score(

@@ -218,25 +218,25 @@ def mean_estimate(
     INCONCLUSIVE.
     """
     notes = [f"without {name_and_reason}" for name_and_reason in left_out]
-    averaged = []
+    averaged_tasks = []
     for task in tasks:
         if task.estimate.tir is None:
             notes.append(f"without {task.estimate.name}, which has no TIR")
         else:
-            averaged.append(task)
-    sets_of_seeds = {frozenset(_by_seed(task.estimate)) for task in averaged}
+            averaged_tasks.append(task)
+    sets_of_seeds = {frozenset(_by_seed(task.estimate)) for task in averaged_tasks}
     if len(sets_of_seeds) > 1:
-        notes.append(_different_seeds(averaged))
-    point = _mean_point(averaged)
-    problems = [task.problem for task in averaged if task.problem]
-    influences = [task.influence for task in averaged if task.influence is not None]
+        notes.append(_different_seeds(averaged_tasks))
+    point = _mean_point(averaged_tasks)
+    problems = [task.problem for task in averaged_tasks if task.problem]
+    influences = [task.influence for task in averaged_tasks if task.influence is not None]
     influence = None
-    if averaged and len(influences) == len(averaged):
+    if averaged_tasks and len(influences) == len(averaged_tasks):
         influence = _mean_influence(influences)
-    elif averaged and not problems:
+    elif averaged_tasks and not problems:
         notes.append("a task has no scores per query: the interval is over seeds only")
     first_problem = next(iter(problems), "")
-    is_complete = len(averaged) == len(tasks) + len(left_out)
+    is_complete = len(averaged_tasks) == len(tasks) + len(left_out)
     point = point.with_notes(notes)
     return _with_verdicts(point, influence, first_problem, gate, is_complete=is_complete)
 
@@ -281,8 +281,8 @@ def _different_seeds(tasks: Sequence[TaskEstimate]) -> str:
     for task in tasks:
         seeds = ", ".join(map(str, _by_seed(task.estimate)))
         seeds_by_task.append(f"{task.estimate.name}: {seeds}")
-    listed = "; ".join(seeds_by_task)
-    return f"the tasks have different seeds ({listed}); each counts by the mean of its own"
+    seeds_text = "; ".join(seeds_by_task)
+    return f"the tasks have different seeds ({seeds_text}); each counts by the mean of its own"
 
 
 def _mean_influence(influences: Sequence[Influence]) -> Influence:

@@ -37,14 +37,14 @@ def holm(p_values: Column) -> list[float]:
     """
     values = _values(p_values)
     _check(values)
-    adjusted = [0.0] * len(values)
+    adjusted_p_values = [0.0] * len(values)
     largest = 0.0
-    ascending = sorted(range(len(values)), key=values.__getitem__)
-    for rank, index in enumerate(ascending):
+    ascending_indices = sorted(range(len(values)), key=values.__getitem__)
+    for rank, index in enumerate(ascending_indices):
         # The smallest of m counts m times, the next m - 1 times; none is below an earlier one.
         largest = max(largest, min(1.0, (len(values) - rank) * values[index]))
-        adjusted[index] = largest
-    return adjusted
+        adjusted_p_values[index] = largest
+    return adjusted_p_values
 
 
 def benjamini_hochberg(p_values: Column) -> list[float]:
@@ -60,8 +60,8 @@ def benjamini_hochberg(p_values: Column) -> list[float]:
 
     values = _values(p_values)
     _check(values)
-    adjusted: list[float] = false_discovery_control(values).tolist()
-    return adjusted
+    adjusted_p_values: list[float] = false_discovery_control(values).tolist()
+    return adjusted_p_values
 
 
 MAX_T = "max-t"

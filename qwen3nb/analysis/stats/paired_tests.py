@@ -177,9 +177,10 @@ def permutation_test(
         ValueError: as in `mean_difference`.
     """
     differences = _differences(a, b)
-    flipped = resampling.cluster_values(differences, _clusters(a, cluster), centred=False)
+    clusters = _clusters(a, cluster)
+    unit_differences = resampling.cluster_values(differences, clusters, centred=False)
     # The differences as the scores of a system, compared with one that has 0 everywhere.
-    columns = np.stack([flipped, np.zeros(len(flipped))], axis=1)
+    columns = np.stack([unit_differences, np.zeros(len(unit_differences))], axis=1)
     (p,), _ = resampling.max_t_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
     return PermutationResult(float(differences.mean()), p, len(differences))
 
@@ -187,8 +188,8 @@ def permutation_test(
 def t_test(a: Column, b: Column | None = None, *, cluster: ArrayLike | None = None) -> TestResult:
     """Paired t-test of the mean of a − b, two-sided (`scipy.stats.ttest_rel`).
 
-    With the cluster-robust standard error, if queries have a ``cluster`` (see `mean_difference`):
-    that of Bell and McCaffrey if one cluster is large (`resampling.large_cluster_error`).
+    If queries have a ``cluster``, the standard error is cluster-robust (see `mean_difference`). It
+    is Bell and McCaffrey's if one cluster is large (`resampling.large_cluster_error`).
 
     Raises:
         ValueError: as in `mean_difference`.
@@ -247,8 +248,8 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
             d_z = 0.0
         elif not is_constant[pair]:
             d_z = mean / deviations[pair]  # Cohen 1988
-        tied = n - wins[pair] - losses[pair]
-        sizes.append(EffectSize(mean, d_z, won=wins[pair], tied=tied, lost=losses[pair]))
+        ties = n - wins[pair] - losses[pair]
+        sizes.append(EffectSize(mean, d_z, won=wins[pair], tied=ties, lost=losses[pair]))
     return sizes
 
 
@@ -265,14 +266,14 @@ def equivalence(
 
     Two systems are equivalent if the interval is within ±``margin``. If the true difference equals
     the margin, this happens in about alpha / 2 of the samples of many queries, and in up to alpha
-    of those of few, by the simulations in `qwen3nb.analysis.calibration`.
+    of the samples of few, by the simulations in `qwen3nb.analysis.calibration`.
 
     Raises:
         ValueError: as in `mean_difference`, a margin that is not above 0, or an alpha
             outside 0 to 1.
     """
     differences = _differences(a, b, alpha=alpha)
-    needed = queries_to_show(differences, margin=margin, level=1 - alpha)
+    queries_needed = queries_to_show(differences, margin=margin, level=1 - alpha)
     ends = intervals.difference_interval(differences, level=1 - alpha)
     return EquivalenceResult(
         difference=float(differences.mean()),
@@ -282,7 +283,7 @@ def equivalence(
         equivalent=intervals.within(ends, margin),
         alpha=alpha,
         n=len(differences),
-        queries_needed=needed,
+        queries_needed=queries_needed,
         undefined="" if ends else SINGLE,
     )
 
@@ -312,13 +313,13 @@ def queries_to_show(
         return _would_show(differences, queries, margin=margin, level=level)
 
     # Doubled until it is enough; the smallest number is then in the last half.
-    enough = 2 * n
-    while not would_show(enough):
-        enough *= 2
-        if enough > n * 2**_MOST_DOUBLINGS:
+    sufficient_count = 2 * n
+    while not would_show(sufficient_count):
+        sufficient_count *= 2
+        if sufficient_count > n * 2**_MOST_DOUBLINGS:
             return None
-    too_few = enough // 2
-    return too_few + bisect_left(range(too_few, enough), True, key=would_show)
+    too_few = sufficient_count // 2
+    return too_few + bisect_left(range(too_few, sufficient_count), True, key=would_show)
 
 
 def _would_show(differences: Array, queries: int, *, margin: float, level: float) -> bool:
@@ -506,15 +507,16 @@ def _differences(a: Column, b: Column | None, **shares: float) -> Array:
     both = two_columns(a)
     if b is None and both is not None:
         a, b = both
-    first = numbers(a)
-    second = np.zeros(first.shape)  # if the first one has the differences
+    a_scores = numbers(a)
+    b_scores = np.zeros(a_scores.shape)  # if the first column has the differences
     if b is not None:
-        second = numbers(in_order_of(a, b))
-    if first.ndim != 1 or first.shape != second.shape or len(first) == 0:
+        b_scores = numbers(in_order_of(a, b))
+    if a_scores.ndim != 1 or a_scores.shape != b_scores.shape or len(a_scores) == 0:
         raise ValueError(
-            f"expected two arrays of the same queries; got shapes {first.shape}, {second.shape}"
+            "expected two arrays of the same queries; "
+            f"got shapes {a_scores.shape}, {b_scores.shape}"
         )
-    differences: Array = first - second
+    differences: Array = a_scores - b_scores
     if not np.isfinite(differences).all():
         index = int(np.flatnonzero(~np.isfinite(differences))[0])
         raise ValueError(f"query {index} has a value that is not finite")

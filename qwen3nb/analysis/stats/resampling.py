@@ -33,7 +33,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,8 +96,8 @@ def _draw_counts(generator: np.random.Generator, resamples: int, n: int) -> Arra
     dtype = np.uint16 if n <= _MOST_INT16 else np.int64  # 16 bits are a third faster to draw
     counts = np.empty((resamples, n))
     for row in counts:
-        drawn = generator.integers(0, n, n, dtype=dtype)
-        row[:] = np.bincount(drawn, minlength=n)
+        drawn_queries = generator.integers(0, n, n, dtype=dtype)
+        row[:] = np.bincount(drawn_queries, minlength=n)
     return counts
 
 
@@ -143,29 +143,60 @@ def max_t_p_values(
         return [], []
     flips = _SignFlips.of(len(scores), n_resamples, seed)
     fraction_bits = _fraction_bits(scores, largest)
-    ordered = _OrderedPairs.of(scores, fraction_bits, np.array(pairs, dtype=np.intp))
-    counts = _count_extreme(ordered, flips, scores, fraction_bits)
+    ordered_pairs = _OrderedPairs.of(scores, fraction_bits, np.array(pairs, dtype=np.intp))
+    counts = _count_extreme(ordered_pairs, flips, scores, fraction_bits)
     if flips.is_complete:
         p_values = counts / flips.count
     else:
-        smallest = _smallest_p_values(ordered, scores, fraction_bits, flips.count)
+        smallest = _smallest_p_values(ordered_pairs, scores, fraction_bits, flips.count)
         # The sample itself is one more flip, so that no p-value is 0 (Phipson and Smyth 2010).
         with_sample = (counts + 1) / (flips.count + 1)
         p_values = np.maximum(with_sample, smallest)  # (2, pairs)
-    raw, adjusted = p_values
+    raw_p_values, adjusted_p_values = p_values
     # No adjusted p-value is below that of a more significant pair, which comes later.
-    from_most_significant = adjusted[::-1]
+    from_most_significant = adjusted_p_values[::-1]
     np.maximum.accumulate(from_most_significant, out=from_most_significant)
-    return ordered.unsorted(raw), ordered.unsorted(adjusted)
+    return ordered_pairs.unsorted(raw_p_values), ordered_pairs.unsorted(adjusted_p_values)
+
+
+class FlippedDifferences(NamedTuple):
+    """The mean differences of two systems with signs flipped at random: arrays (R,)."""
+
+    means: Array  # of the first minus the second
+    is_extreme: NDArray[np.bool_]  # whether it is as far from 0 as that of the sample
+
+
+def flipped_differences(
+    scores: Array, *, n_resamples: int, seed: Seed, largest: float = 0.0
+) -> FlippedDifferences:
+    """Return what `max_t_p_values` counts for two systems, with scores (n, 2): a value per flip.
+
+    The arguments are those of `max_t_p_values`, and so are the flips.
+    """
+    flips = _SignFlips.of(len(scores), n_resamples, seed)
+    fraction_bits = _fraction_bits(scores, largest)
+    pair = _OrderedPairs.of(scores, fraction_bits, np.array([(0, 1)], dtype=np.intp))
+    sums = np.empty(flips.count)
+    for start in range(0, flips.count, _MOST_FLIPS):
+        count = min(_MOST_FLIPS, flips.count - start)
+        stays = flips.coins(start, count)
+        # The sum with flipped signs is that of the scores that stay, less that of the others.
+        flipped_sums = 2 * _sums(stays, scores, fraction_bits) - pair.total
+        sums[start : start + count] = flipped_sums[:, 0] - flipped_sums[:, 1]
+    is_extreme = np.abs(sums) >= pair.differences[0]
+    means = _from_fixed_point(sums, fraction_bits) / len(scores)
+    return FlippedDifferences(means, is_extreme)
 
 
 def _smallest_p_values(
     pairs: _OrderedPairs, scores: Array, fraction_bits: int, flips: int
 ) -> Array:
     """Return the smallest p-value that each pair can have: 2 / 2^m, if it differs on m queries."""
-    enough = flips.bit_length() + 1  # of more queries, the smallest is below 1 / flips
-    differing = _count_differing(scores, fraction_bits, pairs.first, pairs.second, enough=enough)
-    return np.minimum(1.0, np.ldexp(2.0, -differing))
+    sufficient_count = flips.bit_length() + 1  # of more queries, the smallest is below 1 / flips
+    differing_counts = _count_differing(
+        scores, fraction_bits, pairs.first, pairs.second, enough=sufficient_count
+    )
+    return np.minimum(1.0, np.ldexp(2.0, -differing_counts))
 
 
 @dataclass(frozen=True)
@@ -207,21 +238,21 @@ class _OrderedPairs:
     def of(cls, scores: Array, fraction_bits: int, pairs: NDArray[np.intp]) -> _OrderedPairs:
         """Order the pairs (P, 2) of columns by their statistics."""
         n = len(scores)
-        first, second = pairs.T  # columns of scores
+        first_columns, second_columns = pairs.T  # of scores
         every_query = np.full((1, n // 8 + 1), 255, np.uint8)  # packed bits, all 1
         (total,) = _sums(every_query, scores, fraction_bits)
         # Each of 2n scores was rounded by up to half a unit, on both sides.
         most_rounding = 2.0 * n
-        differences = np.abs(total[first] - total[second]) - most_rounding
-        distances = _distances(scores, fraction_bits, first, second)
+        differences = np.abs(total[first_columns] - total[second_columns]) - most_rounding
+        distances = _distances(scores, fraction_bits, first_columns, second_columns)
         # The statistic is the difference over the root of its sum of squares; 0 if it has none.
         weights = np.divide(1.0, distances, out=np.zeros(len(distances)), where=distances > 0)
         statistics = differences * weights
         order = np.argsort(statistics, kind="stable")
         return cls(
             order=order,
-            first=first[order],
-            second=second[order],
+            first=first_columns[order],
+            second=second_columns[order],
             differences=differences[order],
             weights=weights[order],
             # A little less, so that a flip with the same statistic reaches it despite rounding.

@@ -128,8 +128,8 @@ class ScoreMatrix:
         frame = pd.DataFrame(self.scores.T, index=index, columns=list(self.systems))
         if len(self.systems) != 2:
             return frame
-        first, second = self.systems
-        return frame.assign(difference=frame[first] - frame[second]).sort_values("difference")
+        system_a, system_b = self.systems
+        return frame.assign(difference=frame[system_a] - frame[system_b]).sort_values("difference")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ def _shared_clusters(queries: Sequence[str], clusters: Mapping[str, str]) -> tup
 
 def shared_queries(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the query ids, sorted, that are in all of several sorted tuples."""
-    first, *others = several
-    if all(queries == first for queries in others):
-        return first
-    return tuple(sorted(set(first).intersection(*others)))
+    first_queries, *queries_of_others = several
+    if all(queries == first_queries for queries in queries_of_others):
+        return first_queries
+    return tuple(sorted(set(first_queries).intersection(*queries_of_others)))

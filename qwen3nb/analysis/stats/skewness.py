@@ -35,11 +35,11 @@ def skewed(scores: Array, pairs: Sequence[tuple[int, int]]) -> bool:
     n = len(scores)
     if len(pairs) < 2 or not _FEWEST_QUERIES <= n < MANY_QUERIES:
         return False
-    first, second = np.array(pairs, dtype=np.intp).T
+    first_columns, second_columns = np.array(pairs, dtype=np.intp).T
     block_size = max(1, _MOST_HELD // n)
     for start in range(0, len(pairs), block_size):
         block = slice(start, start + block_size)
-        differences = scores[:, first[block]] - scores[:, second[block]]
+        differences = scores[:, first_columns[block]] - scores[:, second_columns[block]]
         # Equal differences have no skewness.
         is_varied = np.ptp(differences, axis=0) > _ROUNDING_ERRORS
         if not is_varied.any():

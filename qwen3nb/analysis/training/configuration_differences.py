@@ -71,22 +71,22 @@ def configuration_differences(
     for pairs in _pairs_by_data_set(scores):
         differences.append(_with_test(_without_test(pairs), pairs, resamples, seed))
     # Differences without a test are no part of the family.
-    p_values = [each.p_value for each in differences if each.p_value is not None]
+    p_values = [comparison.p_value for comparison in differences if comparison.p_value is not None]
     corrected_p_values = iter(adjust(p_values, how=HOLM))
-    corrected = []
+    corrected_differences = []
     for difference in differences:
         if difference.p_value is not None:
             p_value = next(corrected_p_values)
             difference = replace(difference, corrected=p_value, family=len(p_values))
-        corrected.append(difference)
-    return corrected
+        corrected_differences.append(difference)
+    return corrected_differences
 
 
 def _pairs_by_data_set(scores: Iterable[Score]) -> Iterator[list[_SeedPair]]:
     """Yield the pairs of two configurations on a data set, by seed; the newest scores count."""
     for scores_by_system in _newest_by_data_set(scores):
-        for first, second in itertools.combinations(sorted(scores_by_system), 2):
-            of_first, of_second = scores_by_system[first], scores_by_system[second]
+        for first_system, second_system in itertools.combinations(sorted(scores_by_system), 2):
+            of_first, of_second = scores_by_system[first_system], scores_by_system[second_system]
             shared_seeds = sorted(of_first.keys() & of_second.keys(), key=_known_first)
             if shared_seeds:
                 yield [_SeedPair(of_first[seed], of_second[seed]) for seed in shared_seeds]
@@ -110,15 +110,15 @@ def _known_first(seed: int | None) -> tuple[bool, int]:
 
 
 def _without_test(pairs: Sequence[_SeedPair]) -> ConfigurationDifference:
-    first, second = pairs[0]  # all pairs are of the same two configurations
+    first_score, second_score = pairs[0]  # all pairs are of the same two configurations
     revisions = [score.revision for pair in pairs for score in pair]
     by_seed = tuple(pair.difference for pair in pairs)
     return ConfigurationDifference(
-        kind=first.kind,
-        task=first.task,
-        metric=first.metric,
-        first=first.system,
-        second=second.system,
+        kind=first_score.kind,
+        task=first_score.task,
+        metric=first_score.metric,
+        first=first_score.system,
+        second=second_score.system,
         seeds=tuple(pair.first.seed for pair in pairs),
         by_seed=by_seed,
         difference=float(np.mean(by_seed)),
@@ -134,18 +134,18 @@ def _with_test(
     columns = {f"{score.system} {score.seed}": score.per_query for score in scores}
     if not all(columns.values()):
         return _with_test_over_seeds(untested)
-    shared = set.intersection(*map(set, columns.values()))
-    unpaired = len(set().union(*columns.values()) - shared)
+    common_queries = set.intersection(*map(set, columns.values()))
+    unpaired = len(set().union(*columns.values()) - common_queries)
     untested = replace(untested, test=QUERIES, unpaired=unpaired)
-    if not shared:
+    if not common_queries:
         return replace(untested, undefined="the runs have no query in common")
-    joined = join(columns, task=untested.task)
+    matrix = join(columns, task=untested.task)
     # The runs of the two configurations are in turn, seed by seed.
-    of_first, of_second = joined.scores[0::2], joined.scores[1::2]  # (seeds, queries)
-    tested = paired_difference(
+    of_first, of_second = matrix.scores[0::2], matrix.scores[1::2]  # (seeds, queries)
+    tested_difference = paired_difference(
         {
-            untested.first: system_scores(joined.queries, of_first.mean(axis=0)),
-            untested.second: system_scores(joined.queries, of_second.mean(axis=0)),
+            untested.first: system_scores(matrix.queries, of_first.mean(axis=0)),
+            untested.second: system_scores(matrix.queries, of_second.mean(axis=0)),
         },
         task=untested.task,
         metric=untested.metric,
@@ -157,11 +157,11 @@ def _with_test(
     return replace(
         untested,
         by_seed=tuple(by_seed.tolist()),
-        difference=tested.difference,
-        interval=tested.interval,
-        p_value=tested.p_value,
-        n=tested.n,
-        units=tested.units,
+        difference=tested_difference.difference,
+        interval=tested_difference.interval,
+        p_value=tested_difference.p_value,
+        n=tested_difference.n,
+        units=tested_difference.units,
     )
 
 

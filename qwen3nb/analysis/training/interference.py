@@ -136,12 +136,12 @@ def compare_joint_runs(
             joint_runs.setdefault(run.system, []).append(run)
             joint_seeds.add(run.seed)
     groups = [_group(runs, specialists, required, gate) for runs in joint_runs.values()]
-    missing = [
+    notes_on_missing = [
         f"{run.name}: no joint run of this seed"
         for run in specialists
         if run.seed not in joint_seeds
     ]
-    return JointComparisons(tuple(groups), gate, tuple(required), tuple(missing))
+    return JointComparisons(tuple(groups), gate, tuple(required), tuple(notes_on_missing))
 
 
 def _trained_runs(scores: Iterable[Score]) -> list[Run]:
@@ -206,22 +206,25 @@ def _group(
 ) -> Group:
     """Compare the runs of one joint configuration with the specialists."""
     pairings = [_pair(task, joint_runs, specialists, required) for task in SPECIALISTS]
-    missing = [note for pairing in pairings for note in pairing.missing]
+    notes_on_missing = [note for pairing in pairings for note in pairing.missing]
     datasets: dict[str, list[_DataSet]] = {}
     for pairing in pairings:
         datasets[pairing.task], notes = _data_sets(pairing)
-        missing += notes
-    metrics = {task: [each.metric for each in found] for task, found in datasets.items()}
+        notes_on_missing += notes
+    metrics = {
+        task: [scored_dataset.metric for scored_dataset in datasets_of_task]
+        for task, datasets_of_task in datasets.items()
+    }
     metric = common_metric(metrics)
-    averaged, notes = _averaged(datasets, metric)
-    missing += notes
+    averaged_datasets, notes = _averaged(datasets, metric)
+    notes_on_missing += notes
     of_datasets, tasks, left_out = [], [], []
     for pairing in pairings:
         task, seeds = pairing.task, pairing.seeds
         for dataset in datasets[task]:
             name = f"{task}: {dataset.name}"
             of_datasets.append(estimate(name, seeds, [dataset.scores], gate=gate).estimate)
-        scores = [dataset.scores for dataset in averaged[task]]
+        scores = [dataset.scores for dataset in averaged_datasets[task]]
         if scores:
             tasks.append(estimate(task, seeds, scores, gate=gate))
         elif datasets[task]:
@@ -234,9 +237,13 @@ def _group(
         tasks=tuple(task.estimate for task in tasks),
         datasets=tuple(of_datasets),
         refused=tuple(reason for pairing in pairings for reason in pairing.refused),
-        missing=tuple(missing),
+        missing=tuple(notes_on_missing),
         metric=metric,
-        averaged={task: _labels(found) for task, found in averaged.items() if found},
+        averaged={
+            task: _labels(datasets_of_task)
+            for task, datasets_of_task in averaged_datasets.items()
+            if datasets_of_task
+        },
     )
 
 
@@ -256,7 +263,7 @@ def _averaged(
     for of_task in datasets.values():
         labels_by_task.append({dataset.label for dataset in of_task if dataset.metric == metric})
     shared_labels = set.intersection(*labels_by_task)  # if none, each task has its own mean
-    averaged: dict[str, list[_DataSet]] = {task: [] for task in datasets}
+    averaged_datasets: dict[str, list[_DataSet]] = {task: [] for task in datasets}
     notes = []
     for task, of_task in datasets.items():
         for dataset in of_task:
@@ -267,8 +274,8 @@ def _averaged(
             elif shared_labels and dataset.label not in shared_labels:
                 notes.append(f"{beginning} over the data sets of both tasks")
             else:
-                averaged[task].append(dataset)
-    return averaged, notes
+                averaged_datasets[task].append(dataset)
+    return averaged_datasets, notes
 
 
 def common_metric(metrics: Mapping[str, Sequence[str]]) -> str:
@@ -294,10 +301,10 @@ def in_words(names: Sequence[str]) -> str:
     >>> in_words(["SciFact", "NFCorpus", "FiQA2018"])
     'SciFact, NFCorpus and FiQA2018'
     """
-    *others, last = names
-    if not others:
-        return last
-    return f"{', '.join(others)} and {last}"
+    *leading_names, last_name = names
+    if not leading_names:
+        return last_name
+    return f"{', '.join(leading_names)} and {last_name}"
 
 
 def _pair(
@@ -332,9 +339,11 @@ def _why_refused(
     specialist = nearest.specialist
     if nearest.disagreements:
         return f"{specialist.name} with {joint.name}: {'; '.join(nearest.disagreements)}"
-    fitting = [each.specialist for each in candidates if not each.disagreements]
-    if len(fitting) > 1:
-        names = ", ".join(run.name for run in fitting)
+    fitting_specialists = [
+        candidate.specialist for candidate in candidates if not candidate.disagreements
+    ]
+    if len(fitting_specialists) > 1:
+        names = ", ".join(run.name for run in fitting_specialists)
         return f"{joint.name} has several specialists, none is preferred: {names}"
     reason = _why_no_change(specialist, joint)
     if reason:
@@ -385,10 +394,10 @@ def _why_no_change(specialist: Run, joint: Run) -> str:
 
 def clusters_of(scores: Iterable[Score]) -> Mapping[str, str]:
     """Return the clusters by query id of the newest score that has them."""
-    clustered = from_oldest(score for score in scores if score.clusters)
-    if not clustered:
+    scores_with_clusters = from_oldest(score for score in scores if score.clusters)
+    if not scores_with_clusters:
         return {}
-    return clustered[-1].clusters
+    return scores_with_clusters[-1].clusters
 
 
 def with_clusters(scores: Iterable[Score], donors: Iterable[Score]) -> list[Score]:
@@ -397,14 +406,16 @@ def with_clusters(scores: Iterable[Score], donors: Iterable[Score]) -> list[Scor
     The clusters are those of the newest of the ``donors`` on the task, or on the task that a
     reranking starts from (``SciFact.bm25-100``: ``SciFact``), that has one for each query.
     """
-    clustered = [donor for donor in donors if donor.clusters]
-    completed = []
+    donors_with_clusters = [donor for donor in donors if donor.clusters]
+    completed_scores = []
     for score in scores:
         if score.per_query and not score.clusters:
-            on_same_data = [donor for donor in clustered if _has_clusters_for(donor, score)]
+            on_same_data = [
+                donor for donor in donors_with_clusters if _has_clusters_for(donor, score)
+            ]
             score = replace(score, clusters=clusters_of(on_same_data))
-        completed.append(score)
-    return completed
+        completed_scores.append(score)
+    return completed_scores
 
 
 def _has_clusters_for(donor: Score, score: Score) -> bool:
@@ -444,22 +455,24 @@ def _paired_scores(
     task: str, name: str, scores: Sequence[Score]
 ) -> tuple[_DataSet, tuple[str, ...]]:
     """Return a data set from the scores of specialist and joint run in turn, with notes."""
-    first = scores[0]
-    metric = first.metric
+    first_score = scores[0]
+    metric = first_score.metric
     if metric == _UNNAMED_METRIC:  # it may be another on each data set
         metric = f"{_UNNAMED_METRIC} of {name}"
     if not all(score.per_query for score in scores):
         values = np.array([score.value for score in scores], dtype=float)  # (2 S,), in turn
-        paired = DataSetScores(_by_system(values))
-        dataset = _DataSet(task, name, label=first.data_set, metric=metric, scores=paired)
+        paired_scores = DataSetScores(_by_system(values))
+        dataset = _DataSet(
+            task, name, label=first_score.data_set, metric=metric, scores=paired_scores
+        )
         return dataset, ()
     columns = {score.run: score.per_query for score in scores}
     matrix = join(columns, task=f"{task}: {name}", clusters=clusters_of(scores))
     means = matrix.scores.mean(axis=1)
     units = _by_system(matrix.unit_values(matrix.scores))  # (2, S, n)
     by_query = QueryScores(matrix.unit_names, np.moveaxis(units, -1, 0))  # (n, 2, S)
-    paired = DataSetScores(_by_system(means), by_query)
-    dataset = _DataSet(task, name, label=first.data_set, metric=metric, scores=paired)
+    paired_scores = DataSetScores(_by_system(means), by_query)
+    dataset = _DataSet(task, name, label=first_score.data_set, metric=metric, scores=paired_scores)
     return dataset, tuple(matrix.notes)
 
 

@@ -143,7 +143,7 @@ def report(
     qwen3nb report --model encoder --baselines e5-base-v2 --tasks STSBenchmark,SciFact \\
         --mirror /data/mirror
 
-    Writes all_results.json, comparison.json (each with a copy that carries the time),
+    Writes all_results.json, comparison.json (both with a copy that carries the time),
     comparison.md, mteb/ and, for an extracted encoder, MODEL_CARD.md. Records go to results/
     and are reused. A baseline or task that fails is named at the end, and the exit code is 1.
     """

@@ -84,8 +84,8 @@ def results(
 def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool) -> None:
     """Check that the numbers of records follow from their own scores, and report those that do not.
 
-    FILES are records or folders of records; by default all in results/, those of sets of prompts
-    included. A record is compared with its checksum and with the list of all records ever written
+    FILES are records or folders of records; by default all in results/, also records of sets of
+    prompts. A record is compared with its checksum and with the list of all records ever written
     (checksums.jsonl); its aggregates and intervals with the scores of its queries; these with run
     and qrels if they were kept (--runs); main score and data with MTEB's own result; and
     all_results.json with the records. The next time, only records whose files have changed since,
@@ -336,7 +336,7 @@ def analyze(
     qwen3nb analyze --outputs outputs --task-steps --out reports/interference
 
     Joint adapters are compared with the specialists of the same seed, rank, base, data and
-    steps; if there are none, with those of the same steps on the task.
+    steps; if there are none, with specialists of the same steps on the task.
     Refused and missing pairs are listed. With --exit-code: 0 PASS, 3 FAIL,
     4 MARGINAL, 5 INCONCLUSIVE, 6 no result.
     """
@@ -407,8 +407,8 @@ def plan(
 ) -> None:
     """Say how many queries show a difference worth having, and write the plan.
 
-    The spread of the difference is that of earlier records of these models, or of others on the
-    same task, unless it is stated. Plans are numbered and never replaced. Comparisons of these
+    The spread of the difference is taken from earlier records of these models, or of others on
+    the same task, unless it is stated. Plans are numbered and never replaced. Comparisons of these
     models in the study then say what they do otherwise than planned, if the plan is older than the
     measurement. Exits with 3 if a task has fewer queries than the difference needs.
 

@@ -126,7 +126,7 @@ def _load_reranker(**arguments: Unpack[RerankerArguments]) -> Reranker:
 @opt.out_option("output", required=True, help="JSON lines with p_yes, log_odds, truncated.")
 @opt.READ_LIMIT
 def rerank(pairs: Path, output: Path, **arguments: Unpack[RerankerArguments]) -> None:
-    """Score query-document pairs, one JSON line each.
+    """Score query-document pairs, given and written as JSON lines.
 
     \b
     qwen3nb rerank --model Qwen/Qwen3-Reranker-0.6B --pairs pairs.jsonl --out scores.jsonl

@@ -27,8 +27,8 @@ def new(
 ) -> None:
     """Begin a study of your own in FOLDER: notebooks, book, sweep, example queries.
 
-    With --update, the notebooks and the book of a study become those of this release. What you
-    have changed stays: values of parameters and cells of your own are carried over; a file that
+    With --update, the notebooks and the book of a study are renewed to this release. What you have
+    changed stays: values of parameters and cells of your own are carried over; a file that
     cannot be merged is kept, and the new one is put below updates/.
 
     \b

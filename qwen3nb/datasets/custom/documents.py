@@ -119,15 +119,15 @@ class TextTemplate:
             parts.append(TemplatePart(text_before, name=match[1]))
             literal_text += text_before
             end_of_field = match.end()
-        after = text[end_of_field:]
-        literal_text += after
+        text_after = text[end_of_field:]
+        literal_text += text_after
         # A brace outside of the fields is a mistake in the template.
         if not parts or "{" in literal_text or "}" in literal_text:
             raise DataError(
                 f"text template {text!r}: expected text with names of fields in braces, as in "
                 "'{title}. {text}'"
             )
-        return cls(tuple(parts), after)
+        return cls(tuple(parts), text_after)
 
     def fill(self, values: Mapping[str, str]) -> str:
         """Return the text for ``values``; empty if all fields are empty."""
@@ -178,7 +178,7 @@ def read_documents(source: object, layout: DocumentLayout | None = None) -> Docu
         rows = _rows_in_memory(source, columns)
     texts: dict[str, str] = {}
     stars: dict[str, int | None] = {}
-    updated: dict[str, date | None] = {}
+    days_of_update: dict[str, date | None] = {}
     for place, row in rows:
         name = _id(row[layout.id_column], place=f"{place}: field {layout.id_column!r}")
         if name in texts:
@@ -187,11 +187,11 @@ def read_documents(source: object, layout: DocumentLayout | None = None) -> Docu
         if layout.stars:
             stars[name] = _count(place, layout.stars, row[layout.stars])
         if layout.updated:
-            updated[name] = _day(place, layout.updated, row[layout.updated])
+            days_of_update[name] = _day(place, layout.updated, row[layout.updated])
     has_text = any(text.strip() for text in texts.values())
     if not has_text:
         raise DataError(f"{file}: expected documents with a text; got {len(texts)} without")
-    return Documents(file.name, texts, stars, updated)
+    return Documents(file.name, texts, stars, days_of_update)
 
 
 def _columns(layout: DocumentLayout, template: TextTemplate) -> list[str]:
@@ -213,8 +213,8 @@ def _rows_of_file(file: Path, columns: list[str], table: str | None) -> Iterator
 
 def _rows_in_memory(source: object, columns: list[str]) -> Iterator[PlacedRow]:
     """Yield place and values of each row of a table in memory, where null fields are omitted."""
-    numbered = enumerate(table_rows(source, what="documents"), start=1)
-    rows = ((f"documents:{number}", row) for number, row in numbered)
+    numbered_rows = enumerate(table_rows(source, what="documents"), start=1)
+    rows = ((f"documents:{number}", row) for number, row in numbered_rows)
     return _with_all_columns(Path("documents"), rows, columns, needs_text=False)
 
 

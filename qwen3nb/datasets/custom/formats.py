@@ -336,7 +336,7 @@ def plain_suffix(file: Path) -> str:
 
 
 def _names_of_formats(formats: Iterable[Format]) -> str:
-    by_content = [known.name for known in formats if not known.suffixes]
+    by_content = [known_format.name for known_format in formats if not known_format.suffixes]
     return f"{', '.join(by_content)}, or a name ending in {', '.join(all_suffixes())} (or .gz)"
 
 

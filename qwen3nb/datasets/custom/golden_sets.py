@@ -107,13 +107,13 @@ def with_our_names(queries: Sequence[object]) -> list[object]:
     >>> with_our_names([{"question": "why", "relevant_docs": ["d"]}])
     [{'id': 'q1', 'query': 'why', 'expected': ['d']}]
     """
-    renamed: list[object] = []
+    renamed_queries: list[object] = []
     for number, query in enumerate(queries, start=1):
         if isinstance(query, Mapping):
-            renamed.append(_query_with_our_names(query, number))
+            renamed_queries.append(_query_with_our_names(query, number))
         else:
-            renamed.append(query)
-    return renamed
+            renamed_queries.append(query)
+    return renamed_queries
 
 
 def _query_with_our_names(query: Mapping[str, object], number: int) -> dict[str, object]:

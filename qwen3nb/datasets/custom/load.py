@@ -113,8 +113,8 @@ def load_domain(
         boost: whether stars and recency change scores, if the layout has them.
         on: the reference date of recency.
         name: name of the task; by default the name of the document file.
-        relevance_threshold: lowest grade that counts as relevant in binary metrics; None for that
-            of the file, which is 2 unless it says otherwise.
+        relevance_threshold: lowest grade that counts as relevant in binary metrics; None for the
+            file's own, which is 2 unless it says otherwise.
         complete: whether every relevant document has a grade, so that one without is not relevant;
             a file may say so, too.
 
@@ -131,18 +131,18 @@ def load_domain(
         boosts = document_factors(documents, queries.settings, on=on)
     threshold = relevance_threshold or queries.settings.relevance_threshold
     grades = _grades_of_scored(queries, documents, threshold)
-    scored = [query for query in queries.queries if query.id in grades]
-    dropped = [query for query in queries.queries if query.id not in grades]
-    texts = {query.id: query.text for query in scored}
-    itself, counts_of_itself = documents_of_themselves(texts, documents.texts, grades)
-    counts = _counts(queries, documents, dropped, threshold)
+    scored_queries = [query for query in queries.queries if query.id in grades]
+    dropped_queries = [query for query in queries.queries if query.id not in grades]
+    texts = {query.id: query.text for query in scored_queries}
+    own_documents, counts_of_itself = documents_of_themselves(texts, documents.texts, grades)
+    counts = _counts(queries, documents, dropped_queries, threshold)
     counts |= counts_of_itself
     counts |= text_counts("documents", documents.texts.values())
     counts |= text_counts("queries", texts.values())
     document_digest = _document_digest(documents, boosts.factors)
     content = [document_digest, texts, grades, threshold, boosts.recipe]
-    if itself:
-        content.append(itself)
+    if own_documents:
+        content.append(own_documents)
     revision = sha256_json(content)
     stem = _safe_name(name or documents.name.split(".")[0])
     return Domain(
@@ -152,18 +152,18 @@ def load_domain(
         factors=boosts.factors,
         recipe=boosts.recipe,
         queries=texts,
-        categories={query.id: query.category for query in scored},
+        categories={query.id: query.category for query in scored_queries},
         grades=grades,
         threshold=threshold,
-        dropped=tuple(query.id for query in dropped),
+        dropped=tuple(query.id for query in dropped_queries),
         notes=(
             *boosts.notes,
             *_notes_on_queries(queries, documents.texts, threshold),
-            *_notes_on_copies(itself),
+            *_notes_on_copies(own_documents),
         ),
         counts=nonzero(counts),
-        clusters=with_copies(_clusters(scored), texts),
-        itself=itself,
+        clusters=with_copies(_clusters(scored_queries), texts),
+        itself=own_documents,
         complete=complete or queries.settings.complete,
     )
 

@@ -240,7 +240,7 @@ def read_queries(source: object) -> QueryFile:
     Files of other formats are read as `qwen3nb.datasets.custom.golden_sets` says.
 
     Raises:
-        DataError: unreadable, not TOML, or invalid; one line per error, each with the
+        DataError: unreadable, not TOML, or invalid; one line per error, with the
             key, the expected value and the value in the file.
     """
     if isinstance(source, Path | str):

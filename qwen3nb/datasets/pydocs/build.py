@@ -147,17 +147,17 @@ class PyDocs:
         """
         # In the order of the hashes of their names: arbitrary, but stable.
         drawn_queries = sorted(self.query_names, key=_name_hash)[:queries]
-        judged: set[str] = set()
+        judged_names: set[str] = set()
         for query in drawn_queries:
-            judged.update(self.qrels[query])
-        if len(judged) > documents:
+            judged_names.update(self.qrels[query])
+        if len(judged_names) > documents:
             raise ValueError(
-                f"{queries} queries have {len(judged)} judged documents; "
+                f"{queries} queries have {len(judged_names)} judged documents; "
                 f"a sample of {documents} cannot hold them"
             )
-        unjudged = sorted(self._by_name.keys() - judged, key=_name_hash)
-        unjudged_in_sample = unjudged[: documents - len(judged)]
-        names = judged.union(unjudged_in_sample)
+        unjudged_names = sorted(self._by_name.keys() - judged_names, key=_name_hash)
+        unjudged_in_sample = unjudged_names[: documents - len(judged_names)]
+        names = judged_names.union(unjudged_in_sample)
         entries = tuple(entry for entry in self.entries if entry.name in names)
         query_names = tuple(sorted(drawn_queries))
         return PyDocs(entries, query_names, self.versions)
@@ -173,12 +173,12 @@ def load_pydocs() -> PyDocs:
     file = paths.cache() / "pydocs" / f"{key[:16]}.json"
     if not file.is_file():
         _build_in_process(file)
-    stored = read_json(file)
+    stored_data = read_json(file)
     entries: list[Entry] = []
-    for fields in stored["entries"]:
-        related = tuple(fields.pop("related"))
-        entries.append(Entry(**fields, related=related))
-    return PyDocs(tuple(entries), tuple(stored["query_names"]), stored["versions"])
+    for fields in stored_data["entries"]:
+        related_names = tuple(fields.pop("related"))
+        entries.append(Entry(**fields, related=related_names))
+    return PyDocs(tuple(entries), tuple(stored_data["query_names"]), stored_data["versions"])
 
 
 def _build_in_process(file: Path) -> None:
@@ -212,14 +212,14 @@ def build_pydocs() -> PyDocs:
         label = packages[name]
         if sizes[subpackages[name]] >= LABEL_SIZE:
             label = subpackages[name]
-        related = _qualified_names(docstring.related, name, docstrings.keys())
+        related_names = _qualified_names(docstring.related, name, docstrings.keys())
         entry = Entry(
             name=name,
             package=packages[name],
             label=label,
             summary=docstring.summary,
             text=docstring.text,
-            related=tuple(related),
+            related=tuple(related_names),
         )
         entries.append(entry)
     # The first of several functions with the same summary names the query.
@@ -242,7 +242,7 @@ def _versions() -> dict[str, str]:
 
 def _functions(modules: Iterable[str]) -> Iterator[tuple[str, object]]:
     """Yield the qualified name and the object of each public function, each object once."""
-    seen: set[int] = set()
+    seen_ids: set[int] = set()
     for module in modules:
         package = module.split(".")[0]
         for name, member in _public_members(module).items():
@@ -251,8 +251,8 @@ def _functions(modules: Iterable[str]) -> Iterator[tuple[str, object]]:
             if not is_function or not _is_defined_in(package, member):
                 continue
             # Several modules may list a function; it is named by the first.
-            if id(member) not in seen:
-                seen.add(id(member))
+            if id(member) not in seen_ids:
+                seen_ids.add(id(member))
                 yield f"{module}.{name}", member
 
 
@@ -309,22 +309,22 @@ def split_docstring(
     first_paragraph, _, rest = _without_signature(tidy_text, function).partition("\n\n")
     summary = " ".join(first_paragraph.split())
     bodies: list[str] = []
-    related: list[str] = []
+    related_names: list[str] = []
     for title, body in _sections(rest):
         if title not in _UNWANTED_SECTIONS:
             bodies.append(body)
         if title == "See Also":
-            related += _names(body)
+            related_names += _names(body)
     # Without the function's name, which would give the answer away.
     body_words = _mask("\n".join(bodies), function).split()
     _, longest = DOCUMENT_WORDS
     document_words = body_words[:longest]
-    fewest, most = QUERY_WORDS
-    is_query = fewest <= len(summary.split()) <= most
+    fewest_words, most_words = QUERY_WORDS
+    is_query = fewest_words <= len(summary.split()) <= most_words
     has_title = _UNDERLINE.search(summary) is not None  # a section instead of a summary
     if not is_query or has_title or len(document_words) < shortest:
         return None
-    return Docstring(summary, " ".join(document_words), related)
+    return Docstring(summary, " ".join(document_words), related_names)
 
 
 def _without_signature(text: str, function: str) -> str:
@@ -398,13 +398,13 @@ def _names(see_also: str) -> Iterator[str]:
 
 def _qualified_names(names: Iterable[str], function: str, documents: Collection[str]) -> list[str]:
     """Return the qualified names of those ``names`` that are documents, nearest module first."""
-    found: set[str] = set()
+    qualified_names: set[str] = set()
     for name in names:
         for candidate in _candidates(name, module_of(function)):
             if candidate in documents and candidate != function:
-                found.add(candidate)
+                qualified_names.add(candidate)
                 break
-    return sorted(found)
+    return sorted(qualified_names)
 
 
 def _candidates(name: str, module: str) -> Iterator[str]:

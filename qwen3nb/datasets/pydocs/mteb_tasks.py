@@ -64,7 +64,7 @@ class _Embedded(AbsTask):
     pydocs: PyDocs
     main: str  # the main score
 
-    def load_data(self, num_proc: int | None = None, **_: Any) -> None:
+    def load_data(self, num_proc: int | None = None, **_: object) -> None:
         if not self.data_loaded:
             self.dataset = self._data()
             self.data_loaded = True
@@ -171,14 +171,14 @@ def _best_by_bm25(
     query_tokens = bm25s.tokenize(list(queries.values()), show_progress=False)
     index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
     index.index(document_tokens, show_progress=False)
-    retrieved, _ = index.retrieve(
+    retrieved_names, _ = index.retrieve(
         query_tokens,
         corpus=list(documents),
         k=min(depth, len(documents)),
         show_progress=False,
     )
     best: dict[str, list[str]] = {}
-    for query, names in zip(queries, retrieved, strict=True):
+    for query, names in zip(queries, retrieved_names, strict=True):
         best[query] = [str(name) for name in names]
     return best
 

@@ -88,9 +88,9 @@ def load_training_pairs() -> TrainingPairs:
     if not file.is_file():
         write_json(file, asdict(_collect(versions)))
     # Also read back if it was just written, so that both ways give the same.
-    stored = read_json(file)
-    pairs = tuple(DocstringPair(**fields) for fields in stored["pairs"])
-    return TrainingPairs(pairs, stored["dropped"], stored["versions"])
+    stored_data = read_json(file)
+    pairs = tuple(DocstringPair(**fields) for fields in stored_data["pairs"])
+    return TrainingPairs(pairs, stored_data["dropped"], stored_data["versions"])
 
 
 def _versions() -> dict[str, str]:
@@ -106,7 +106,7 @@ def _collect(versions: dict[str, str]) -> TrainingPairs:
     """Return the pairs of the libraries that are installed."""
     benchmark = _benchmark_texts()
     pairs: list[DocstringPair] = []
-    dropped: Counter[str] = Counter()
+    dropped_counts: Counter[str] = Counter()
     texts_of_pairs: set[str] = set()
     for library in versions:
         for text, name in _docstrings(library):
@@ -116,18 +116,18 @@ def _collect(versions: dict[str, str]) -> TrainingPairs:
             if may_be_long_enough:
                 docstring = split_docstring(text, name, shortest=SHORTEST)
             if docstring is None:
-                dropped["too short or too long"] += 1
+                dropped_counts["too short or too long"] += 1
                 continue
             summary_and_body = {docstring.summary, docstring.text}
             # Within a batch, a copy would count as a negative.
             if texts_of_pairs & summary_and_body:
-                dropped["summary or body of another pair"] += 1
+                dropped_counts["summary or body of another pair"] += 1
             elif any(map(benchmark.repeated, summary_and_body)):
-                dropped["repeats the benchmark"] += 1
+                dropped_counts["repeats the benchmark"] += 1
             else:
                 pairs.append(DocstringPair(library, docstring.summary, docstring.text))
                 texts_of_pairs |= summary_and_body
-    return TrainingPairs(tuple(pairs), dict(dropped), versions)
+    return TrainingPairs(tuple(pairs), dict(dropped_counts), versions)
 
 
 def _benchmark_texts() -> BenchmarkTexts:
@@ -204,5 +204,5 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _runs(words: Sequence[str], size: int) -> Iterable[tuple[str, ...]]:
     """All runs of ``size`` consecutive words."""
-    shifted = [words[start:] for start in range(size)]
-    return zip(*shifted, strict=False)
+    shifted_words = [words[start:] for start in range(size)]
+    return zip(*shifted_words, strict=False)

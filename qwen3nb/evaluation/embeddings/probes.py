@@ -234,7 +234,7 @@ def clusters(
 ) -> Clusters:
     """Cluster vectors (N, D) with k-means, k the number of labels.
 
-    With the defaults, the groups are those of ``KMeans(k, random_state=42)`` of scikit-learn.
+    With the defaults, the groups are the same as by scikit-learn's ``KMeans(k, random_state=42)``.
 
     Args:
         vectors: taken as they are.
@@ -427,8 +427,8 @@ def author_sentences() -> list[str]:
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts  # loads MTEB
 
     sentences: set[str] = set()
-    for first, second, _ in author_sts():
-        sentences.update((first, second))
+    for first_sentence, second_sentence, _ in author_sts():
+        sentences.update((first_sentence, second_sentence))
     return sorted(sentences)
 
 

@@ -262,9 +262,9 @@ def _collapsed_dimensions(geometry: Geometry, texts: str) -> Check:
 
 
 def _paraphrase(encoder: Encoder) -> Check:
-    fox, *others = encoder.encode([FOX, PARAPHRASE, *UNRELATED])
+    fox, *other_vectors = encoder.encode([FOX, PARAPHRASE, *UNRELATED])
     # The only row: those of the fox with all others.
-    similarities = encoder.similarity(fox, np.stack(others))[0].tolist()
+    similarities = encoder.similarity(fox, np.stack(other_vectors))[0].tolist()
     of_paraphrase, *of_unrelated = similarities
     margin = of_paraphrase - max(of_unrelated)
     verdict = "FAILED"
@@ -290,11 +290,13 @@ def _sts(encoder: Encoder, vector_of_sentence: Mapping[str, NDArray[np.float32]]
         first_texts, second_texts, gold = zip(*author_sts(), strict=True)
         pairs = STSPairs("AuthorSTS", first_texts, second_texts, gold)
         # These sentences are encoded already.
-        first = np.stack([vector_of_sentence[text] for text in first_texts])
-        second = np.stack([vector_of_sentence[text] for text in second_texts])
+        first_vectors = np.stack([vector_of_sentence[text] for text in first_texts])
+        second_vectors = np.stack([vector_of_sentence[text] for text in second_texts])
     else:
-        first, second = np.split(encoder.encode([*pairs.first, *pairs.second]), 2)
-    scores = STSScores.of(pairs, encoder.similarity_pairwise(first, second).tolist())
+        first_vectors, second_vectors = np.split(encoder.encode([*pairs.first, *pairs.second]), 2)
+    scores = STSScores.of(
+        pairs, encoder.similarity_pairwise(first_vectors, second_vectors).tolist()
+    )
     verdict = verdict_of(
         scores.spearman, chance=0, needed=STS_NEEDED, target=STS_TARGET, stand_in=pairs.stand_in
     )

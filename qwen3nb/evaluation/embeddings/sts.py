@@ -59,10 +59,10 @@ class STSPairs:
         for key in (*task.hf_subsets, task.eval_splits[0]):
             # Data of a single subset may have no level of subsets.
             rows = rows.get(key, rows)
-        first = tuple(str(sentence) for sentence in rows["sentence1"])
-        second = tuple(str(sentence) for sentence in rows["sentence2"])
+        first_sentences = tuple(str(sentence) for sentence in rows["sentence1"])
+        second_sentences = tuple(str(sentence) for sentence in rows["sentence2"])
         gold = tuple(float(score) for score in rows["score"])
-        return cls(name, first, second, gold)
+        return cls(name, first_sentences, second_sentences, gold)
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,10 @@ def read_pairs(source: Any, *, name: str = "custom") -> STSPairs:
     """Read pairs of sentences as `scored_pairs` does; raise DataError for an invalid row."""
     if isinstance(source, Path):
         name = source.name.split(".")[0]
-    first, second, gold = zip(*scored_pairs(source, of="sentences"), strict=True)
-    return STSPairs(name, first, second, gold)
+    first_sentences, second_sentences, gold = zip(
+        *scored_pairs(source, of="sentences"), strict=True
+    )
+    return STSPairs(name, first_sentences, second_sentences, gold)
 
 
 def evaluate_sts(model: Any, data: Any) -> STSScores:
@@ -178,8 +180,8 @@ def evaluate_sts(model: Any, data: Any) -> STSScores:
         raise SpecError(f"{encoder.label} {encoder.only_searches}, so it compares no sentences")
     vectors = encoder.encode([*pairs.first, *pairs.second])
     unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    first, second = np.split(unit_vectors, 2)
-    cosines = (first * second).sum(axis=1)
+    first_vectors, second_vectors = np.split(unit_vectors, 2)
+    cosines = (first_vectors * second_vectors).sum(axis=1)
     return STSScores.of(pairs, cosines.tolist())
 
 
@@ -194,5 +196,7 @@ def _pairs_of(data: Any) -> STSPairs:
         return sts_pairs(str(data))
     if is_table(data):
         return read_pairs(data)
-    first, second, gold = data
-    return STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
+    first_sentences, second_sentences, gold = data
+    return STSPairs(
+        "custom", tuple(first_sentences), tuple(second_sentences), tuple(map(float, gold))
+    )

@@ -79,10 +79,10 @@ def _cost(task: AbsTask, status: str, limit: int, speeds: Sequence[EncodingSpeed
     except (mirror.MirrorError, EvaluationError) as error:
         if status == TO_RUN:
             problem = str(error)
-    minutes, beside = None, 0.0
+    minutes, minutes_beside = None, 0.0
     if parts and speeds and status in ("", TO_RUN):
-        beside = (_TASK_SECONDS + sum(part.seconds_beside for part in parts)) / 60
-        minutes = beside + sum(_encoding_seconds(part, speeds) for part in parts) / 60
+        minutes_beside = (_TASK_SECONDS + sum(part.seconds_beside for part in parts)) / 60
+        minutes = minutes_beside + sum(_encoding_seconds(part, speeds) for part in parts) / 60
     columns = [column for part in parts for column in part.encoded]
     candidates = sum(part.candidates for part in parts)
     name = task.metadata.name
@@ -106,7 +106,7 @@ def _cost(task: AbsTask, status: str, limit: int, speeds: Sequence[EncodingSpeed
         characters=round(sum(column.characters for column in columns)),
         candidates=candidates,
         prepared=round(prepared),
-        beside=beside,
+        beside=minutes_beside,
         problem=problem,
     )
 

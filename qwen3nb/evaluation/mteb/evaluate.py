@@ -114,7 +114,7 @@ class TaskItem:
 
     def _words(self, settings: Mapping[str, Any]) -> str:
         """What a record of a model with these settings states on words; see `stated_words`."""
-        languages = [task_languages(self.task.metadata, each) for each in self.task.hf_subsets]
+        languages = [task_languages(self.task.metadata, subset) for subset in self.task.hf_subsets]
         return stated_words(settings, [words_of_languages(spoken).name for spoken in languages])
 
     def evaluate(self, model: LoadedModel, run: Run) -> Result:

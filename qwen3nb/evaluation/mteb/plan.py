@@ -44,11 +44,11 @@ class Preflight:
     @property
     def hours(self) -> tuple[float, float]:
         """Hours of a GPU, and of cores of the processor; the model uses all that there are."""
-        beside = sum(task.beside for task in self.planned if task.minutes is not None) / 60
-        model = (self.minutes or 0) / 60 - beside
+        hours_beside = sum(task.beside for task in self.planned if task.minutes is not None) / 60
+        hours_of_model = (self.minutes or 0) / 60 - hours_beside
         if self.gpu:
-            return model, model + beside
-        return 0.0, cores() * model + beside
+            return hours_of_model, hours_of_model + hours_beside
+        return 0.0, cores() * hours_of_model + hours_beside
 
     @property
     def unreadable(self) -> dict[str, str]:

@@ -71,7 +71,7 @@ def evaluate_domain(
             a name, a hub id), loaded models, or model entries of a query file.
         domain: from `load_domain`.
         strict: whether to raise if a model failed.
-        options: options of `Run`; and those of `Model`, for specs and entries. Kept qrels have
+        options: options of `Run`; for specs and entries, also of `Model`. Kept qrels have
             grades: binary metrics need `Domain.threshold`, as in ``trec_eval -l 2``.
     """
     run_options = {name: options[name] for name in options if name in RunOptions.__annotations__}
@@ -234,10 +234,10 @@ def judgements_of(qrels: Qrels, run: Hits, *, depth: int = _TOP_DEPTH) -> dict[s
     """
     judgements: dict[str, Judgements] = {}
     for query, grades in qrels.items():
-        first = rank_documents(run.get(query, {}))[:depth]
+        first_documents = rank_documents(run.get(query, {}))[:depth]
         relevant = [grade for grade in grades.values() if grade > 0]
         judgements[query] = {
-            "first": [grades.get(document, UNJUDGED) for document in first],
+            "first": [grades.get(document, UNJUDGED) for document in first_documents],
             "ideal": sorted(relevant, reverse=True),
         }
     return judgements

@@ -44,7 +44,7 @@ class FirstStage:
 
     label: str  # name of the retriever, safe in file names
     run: RunArrays  # at most ``depth`` documents per query
-    recipe: dict[str, Any]  # everything the run depends on, as JSON
+    recipe: dict[str, object]  # everything the run depends on, as JSON
     digest: str  # SHA-256 of the run in TREC format; empty if that cannot express its ids
     counts: Mapping[str, int]  # irregularities of the run and their numbers, without zeros
 
@@ -105,7 +105,7 @@ class _CachedRun:
     """The run of a recipe in the cache, with a note that says what it is."""
 
     label: str
-    recipe: dict[str, Any]
+    recipe: dict[str, object]
 
     @property
     def file(self) -> Path:
@@ -146,7 +146,7 @@ class _CachedRun:
         return replace(stage, digest=digest)
 
 
-def describe(retriever: Retriever) -> tuple[str, dict[str, Any]]:
+def describe(retriever: Retriever) -> tuple[str, dict[str, object]]:
     """Return the label and the recipe of a first stage, independent of the data.
 
     Raises:
@@ -185,9 +185,9 @@ def _fused_retrievers(retriever: Retriever) -> list[Retriever]:
     return []
 
 
-def _run_recipe(file: Path) -> dict[str, Any]:
+def _run_recipe(file: Path) -> dict[str, object]:
     """Return the recipe of a run, which says where its ranks decide and not its scores alone."""
-    recipe = {"kind": "run", "digest": sha256_file(file)}
+    recipe: dict[str, object] = {"kind": "run", "digest": sha256_file(file)}
     if ranks_decide(file):
         recipe["ties"] = "by rank"
     return recipe

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from typing_extensions import Unpack
@@ -63,6 +63,9 @@ if TYPE_CHECKING:
     from mteb import AbsTask
 
 # MTEB's task and the folder of official files; main metric MRR@10, as on its leaderboard.
+# The data set's name under ``dataset``, and a value per metric; None if a part is missing.
+DataSetRow: TypeAlias = dict[str, Any]
+
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
 _TRUNCATIONS = ("cut", "queries_cut")  # names in `Stats`
 
@@ -79,7 +82,7 @@ def rerank(
     depth: int = 100,
     **options: Unpack[RunOptions],
 ) -> EvaluationRun:
-    """Search and rerank each data set; save a record and its run for each.
+    """Search and rerank data sets; save a record and its run of every data set.
 
     The first stage's run is saved once in ``first_stages``; records name it with its digest.
 
@@ -419,9 +422,9 @@ class RerankItem:
         best_scores = self._scores(self._best_order(), self.measures)
         columns = {str(name): reranked_scores.array(name) for name in self.measures}
         for measure in self.measures:
-            first = first_scores.array(measure)
-            columns[f"first {measure}"] = first
-            columns[f"gain {measure}"] = columns[measure] - first
+            first_stage_column = first_scores.array(measure)
+            columns[f"first {measure}"] = first_stage_column
+            columns[f"gain {measure}"] = columns[measure] - first_stage_column
             columns[f"oracle {measure}"] = best_scores.array(measure)
         columns[f"first {recall}"] = first_scores.array(recall)
         return QueryScores(reranked_scores.queries, columns, ids=reranked_scores.ids)
@@ -484,7 +487,7 @@ def rerank_pairs(reranker: Reranker, pairs: Any, output: Path) -> int:
     return len(rows)
 
 
-def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
+def dataset_rows(results: Sequence[Result]) -> list[DataSetRow]:
     """Return a row per data set with every metric of the records, and a row of means.
 
     A group (CQADupStack) counts once, with the mean of its parts, or None if one is missing.
@@ -494,9 +497,9 @@ def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
         name = result.data.group or str(result.data.collection)
         records_by_name.setdefault(name, []).append(result)
     metrics = list(results[0].metrics) if results else []
-    rows: list[dict[str, Any]] = []
+    rows: list[DataSetRow] = []
     for name, records in records_by_name.items():
-        row: dict[str, Any] = {"dataset": name}
+        row: DataSetRow = {"dataset": name}
         # Each record of a group states its number of parts; without a group, it is 0.
         is_whole = len(records) >= (records[-1].data.parts or 1)
         for metric in metrics:

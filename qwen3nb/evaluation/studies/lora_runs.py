@@ -321,17 +321,17 @@ def _warn_of_equals(
     trained: Sequence[TrainedAdapter], changes: Mapping[Path, tuple[float, ...]]
 ) -> None:
     """Warn of adapters that are equal after merging."""
-    for first, second in itertools.combinations(trained, 2):
-        if are_equal(changes[first.folder], changes[second.folder]):
+    for first_adapter, second_adapter in itertools.combinations(trained, 2):
+        if are_equal(changes[first_adapter.folder], changes[second_adapter.folder]):
             log.warning(
                 "%s and %s are the same adapter after merging (same weights, or both without "
                 "effect): a comparison of them says nothing",
-                first.folder,
-                second.folder,
+                first_adapter.folder,
+                second_adapter.folder,
             )
 
 
-def _snapshot(adapter: TrainedAdapter, kind: str, change: tuple[float, ...]) -> dict[str, Any]:
+def _snapshot(adapter: TrainedAdapter, kind: str, change: tuple[float, ...]) -> dict[str, object]:
     """Return training settings and kind of evaluation, which must match in comparisons.
 
     ``change`` is that of `adapter_change`.

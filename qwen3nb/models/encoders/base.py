@@ -156,12 +156,12 @@ class Encoder(Identified, ABC):
                 f"{self.source.label} excludes the tokens of a prompt from its pooling "
                 "(include_prompt), which is not supported; prompts={} runs it without prompts"
             )
-        other = copy.copy(self)
-        other.source = replace(self.source, prompts=checked_prompts)
-        other.prompts = checked_prompts
-        other.stats = Stats()
-        other.settings = self.settings | {"prompts": checked_prompts}
-        return other
+        prompted_model = copy.copy(self)
+        prompted_model.source = replace(self.source, prompts=checked_prompts)
+        prompted_model.prompts = checked_prompts
+        prompted_model.stats = Stats()
+        prompted_model.settings = self.settings | {"prompts": checked_prompts}
+        return prompted_model
 
     @contextmanager
     def uncached(self) -> Iterator[None]:
@@ -308,15 +308,15 @@ class Encoder(Identified, ABC):
         ``positions`` has the position of each input's text among them, for errors.
         """
         vectors = np.empty((len(texts), self.width), dtype=np.float32)
-        missing = list(range(len(texts)))
+        missing_indices = list(range(len(texts)))
         if self.cache is not None:
-            missing = self._fill_from(self.cache, texts, vectors)
+            missing_indices = self._fill_from(self.cache, texts, vectors)
         # Texts of similar length share a chunk, and thus a forward pass.
-        missing.sort(key=lambda index: -len(texts[index]))
+        missing_indices.sort(key=lambda index: -len(texts[index]))
         chunk_size = _GPU_CHUNK if self.device.startswith("cuda") else _CHUNK
-        with self._progress([len(texts[index]) for index in missing]) as progress:
-            for start in range(0, len(missing), chunk_size):
-                chunk = missing[start : start + chunk_size]
+        with self._progress([len(texts[index]) for index in missing_indices]) as progress:
+            for start in range(0, len(missing_indices), chunk_size):
+                chunk = missing_indices[start : start + chunk_size]
                 vectors[chunk] = self._checked(chunk, texts, positions)
                 if self.cache is not None:
                     self.cache.put({text_key(texts[index]): vectors[index] for index in chunk})
@@ -337,8 +337,8 @@ class Encoder(Identified, ABC):
         for start in range(0, len(long_texts), _CHUNK):
             self.stats.cut += self._truncated(long_texts[start : start + _CHUNK])
         cache.touch()
-        missing: list[int] = np.flatnonzero(~is_cached).tolist()
-        return missing
+        missing_indices: list[int] = np.flatnonzero(~is_cached).tolist()
+        return missing_indices
 
     @contextmanager
     def _progress(self, lengths: Sequence[int]) -> Iterator[_Progress]:
@@ -443,9 +443,12 @@ class Encoder(Identified, ABC):
         Raises:
             TypeError: texts instead of vectors.
         """
-        left = self._comparable(first)
-        right = self._comparable(second)
-        return left.reshape(-1, left.shape[-1]) @ right.reshape(-1, right.shape[-1]).T
+        first_vectors = self._comparable(first)
+        second_vectors = self._comparable(second)
+        return (
+            first_vectors.reshape(-1, first_vectors.shape[-1])
+            @ second_vectors.reshape(-1, second_vectors.shape[-1]).T
+        )
 
     def similarity_pairwise(self, first: Any, second: Any) -> Tensor:
         """Return similarities (N,) of the rows of (N, D) and (N, D)."""

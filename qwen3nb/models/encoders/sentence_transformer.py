@@ -255,9 +255,9 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     warn_of_constants(model, folder)
     with refusing(folder, "its modules do not fit each other"):
         width = model.encode(["a text"], prompt="").shape[1]
-        stated = model.get_embedding_dimension()
-        if width != stated:
-            raise ValueError(f"vectors of {width} numbers, its configuration says {stated}")
+        stated_width = model.get_embedding_dimension()
+        if width != stated_width:
+            raise ValueError(f"vectors of {width} numbers, its configuration says {stated_width}")
     return model
 
 

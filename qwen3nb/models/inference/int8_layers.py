@@ -73,15 +73,15 @@ def fix_layers(model: nn.Module, rows: Rows, *, activation: Activation | None) -
     """
     if not rows or activation not in ("gelu", "gelu_tanh"):
         return
-    found = []
+    bert_layers = []
     for parent in model.modules():
         for name, layer in parent.named_children():
             if type(layer).__name__ in _BERT_LAYERS:
-                found.append((parent, name, layer))
-    if not found or not runs_in_int8():
+                bert_layers.append((parent, name, layer))
+    if not bert_layers or not runs_in_int8():
         return
     ranges = _input_ranges(model, rows)
-    for parent, name, layer in found:
+    for parent, name, layer in bert_layers:
         setattr(parent, name, _Int8Layer(layer, POST[activation], ranges))
 
 
@@ -233,10 +233,10 @@ class _Int8Layer(nn.Module):
         widest_first = highest.argsort(descending=True, stable=True)
         count = len(highest) // _CHANNELS_PER_OUTLIER
         count = max(16, count // 16 * 16)  # what oneDNN multiplies at once
-        outliers, others = widest_first[:count], widest_first[count:]
+        outliers, other_channels = widest_first[:count], widest_first[count:]
         add_part = partial(self._add_part, inner, outer, highest=highest, activation=activation)
         add_part(outliers, bias=outer.bias)
-        add_part(others, bias=None)
+        add_part(other_channels, bias=None)
 
     def _projections(self, attention: Any, step: float, middle: float) -> nn.ModuleList:
         """Return what gives queries, keys and values from codes.

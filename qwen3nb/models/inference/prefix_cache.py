@@ -256,9 +256,9 @@ class PrefixModel:
 
     def _run(self, ids: Tensor, memory: _Memory) -> tuple[Tensor, Rotary]:
         """Return states (N, T, H) before the last layer, and cosines and sines of the positions."""
-        first = len(memory.prefix.ids)  # positions continue after the prefix
+        offset = len(memory.prefix.ids)  # positions continue after the prefix
         device = self.model.device
-        positions = torch.arange(first, first + ids.shape[1], device=device).unsqueeze(0)
+        positions = torch.arange(offset, offset + ids.shape[1], device=device).unsqueeze(0)
         output = self.model(
             input_ids=sent(ids, device), position_ids=positions, use_cache=False, memory=memory
         )

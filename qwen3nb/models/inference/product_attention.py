@@ -415,9 +415,9 @@ def has_fast_products(dtype: torch.dtype) -> bool:
 def _multiplies_exactly() -> bool:
     """Return whether a product in float32 is not rounded to bfloat16."""
     random = torch.Generator().manual_seed(0)  # does not touch the global generator
-    left = torch.randn(24, 64, 64, generator=random)
-    right = torch.randn(24, 64, 64, generator=random)
+    left_factor = torch.randn(24, 64, 64, generator=random)
+    right_factor = torch.randn(24, 64, 64, generator=random)
     with torch.inference_mode():
-        product = _product(left, right, out=torch.empty_like(left))
-    expected = left.double() @ right.double()
+        product = _product(left_factor, right_factor, out=torch.empty_like(left_factor))
+    expected = left_factor.double() @ right_factor.double()
     return torch.allclose(product.double(), expected, rtol=0, atol=_EXACT_TOLERANCE)

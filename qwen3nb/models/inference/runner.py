@@ -150,12 +150,12 @@ class Runner:
 
         Its vectors keep their lengths. ``causal`` is None, or is `causal`, if it is not packed.
         """
-        other = copy.copy(self)
-        other.pooling = pooling
-        other.normalize = False
+        variant = copy.copy(self)
+        variant.pooling = pooling
+        variant.normalize = False
         if self._packing is not None and causal is not None:
-            other._packing = replace(self._packing, causal=causal)
-        return other
+            variant._packing = replace(self._packing, causal=causal)
+        return variant
 
     def encode(
         self,

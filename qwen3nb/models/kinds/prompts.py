@@ -72,12 +72,12 @@ def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
             )
         renamed[our_name] = text
     # An empty prompt says something for a task only, where it is used in place of its role's.
-    used: dict[str, str] = {}
+    kept_prompts: dict[str, str] = {}
     for name, text in renamed.items():
         is_role = name in ("query", _PASSAGE, _SYMMETRIC)
         if text or not is_role:
-            used[name] = text
-    return used
+            kept_prompts[name] = text
+    return kept_prompts
 
 
 def parse_prompts(prompts: Mapping[str, str] | str | None) -> dict[str, str] | None:

@@ -292,8 +292,8 @@ def _best_rows(scores: Floats, rows: Rows, k: int) -> Rows:
     tied = rows[found_scores == kth_best]
     has_more_ties = len(better) + len(tied) > k
     if has_more_ties and len(scores) < LARGE:  # as bm25s chooses, for the sake of old records
-        chosen: Rows = np.argpartition(scores, -k)[-k:]
-        return chosen
+        chosen_rows: Rows = np.argpartition(scores, -k)[-k:]
+        return chosen_rows
     first_tied = tied[: k - len(better)]
     return np.concatenate([better, first_tied])
 
@@ -487,6 +487,6 @@ def _inverse_frequencies(frequencies: Rows, texts: int) -> NDArray[np.float64]:
     weights = []
     for frequency in distinct.tolist():
         weights.append(math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5)))
-    rounded = np.array(weights, dtype=np.float32).astype(np.float64)
-    inverse: NDArray[np.float64] = rounded[positions]
+    rounded_weights = np.array(weights, dtype=np.float32).astype(np.float64)
+    inverse: NDArray[np.float64] = rounded_weights[positions]
     return inverse

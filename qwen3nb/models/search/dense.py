@@ -160,10 +160,10 @@ class DenseSearch(Searcher):
 
     def _positions(self, candidates: Mapping[str, Sequence[str]]) -> dict[str, int]:
         """Return the position of each candidate in the corpus."""
-        wanted: set[str] = set().union(*candidates.values())
+        candidate_ids: set[str] = set().union(*candidates.values())
         ids = document_ids(self._corpus, range(len(self._corpus)))
-        positions = {name: row for row, name in enumerate(ids) if name in wanted}
-        check_candidates(wanted, positions)
+        positions = {name: row for row, name in enumerate(ids) if name in candidate_ids}
+        check_candidates(candidate_ids, positions)
         return positions
 
     def rank(self, texts: SearchTexts, *, k: int) -> Iterator[Ranking]:

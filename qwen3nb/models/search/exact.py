@@ -132,20 +132,20 @@ def search(
     for tile_queries in all_queries.tiles():  # a few hundred each: scores take little memory
         best = BestDocuments(len(tile_queries), k, keep_ties=keep_ties)
         tiles.append(_Tile(tile_queries, best, k, rescore=rescore))
-    first = 0  # position in the corpus of the block's first document
+    searched_count = 0  # documents so far, so the position of the next block's first one
     for vectors in _blocks(corpus, block):
-        documents = prepare(vectors, kind="document", first=first, dimension=dimension)
-        end = first + len(documents)
+        documents = prepare(vectors, kind="document", first=searched_count, dimension=dimension)
+        end = searched_count + len(documents)
         block_boosts = None
         if boosts is not None:
-            block_boosts = boosts[first:end]
+            block_boosts = boosts[searched_count:end]
             _check_boosts(block_boosts, len(documents))
         for tile in tiles:
-            tile.update(documents, block_boosts, first=first)
-        first = end
+            tile.update(documents, block_boosts, first=searched_count)
+        searched_count = end
     if boosts is not None:
-        _check_boosts(boosts, first)  # there may be more of them than documents
-    return _hits([tile.best for tile in tiles], least_width=min(k, first))
+        _check_boosts(boosts, searched_count)  # there may be more of them than documents
+    return _hits([tile.best for tile in tiles], least_width=min(k, searched_count))
 
 
 def boosted(scores: NDArray[Any], factors: Doubles) -> Doubles:
@@ -166,8 +166,8 @@ def _check_boosts(boosts: Doubles, documents: int) -> None:
 
 def _blocks(corpus: Floats | Path | Iterable[Floats], size: int) -> Iterator[Floats]:
     if isinstance(corpus, Path):
-        read = shard_blocks if corpus.is_dir() else read_blocks
-        yield from read(corpus, size)
+        block_reader = shard_blocks if corpus.is_dir() else read_blocks
+        yield from block_reader(corpus, size)
         return
     parts: Iterable[Floats] = corpus
     if isinstance(corpus, np.ndarray):

@@ -129,8 +129,8 @@ def recall_at_k(
         ids = np.unique(retrieved[row, :k])
         found_ids = ids[ids >= 0]  # -1 stands for a missing one
         similarities = documents.rows(found_ids).astype(np.float64) @ query
-        found = np.count_nonzero(similarities >= least_similarity - TOLERANCE)
-        recall[row] = min(int(found), neighbours) / neighbours
+        found_count = np.count_nonzero(similarities >= least_similarity - TOLERANCE)
+        recall[row] = min(int(found_count), neighbours) / neighbours
     return recall
 
 
@@ -166,17 +166,17 @@ def build_index(
     faiss = _faiss()
     count, dimension = documents.shape
     cells = max(1, min(4 * math.isqrt(count), count // _TRAINED))
-    made = {"flat": "Flat", "ivf": f"IVF{cells},Flat", "hnsw": "HNSW32", "sq8": "SQ8"}[family]
+    recipe = {"flat": "Flat", "ivf": f"IVF{cells},Flat", "hnsw": "HNSW32", "sq8": "SQ8"}[family]
     with threadpool_limits(1):  # of FAISS, OpenMP and BLAS
         started = time.perf_counter()
-        index = faiss.index_factory(dimension, made, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(dimension, recipe, faiss.METRIC_INNER_PRODUCT)
         if family == "ivf":
             index.cp.seed = seed + 1
             index.train(_sample(faiss, documents, index.nlist, index.cp))
         elif family == "hnsw":
             index.hnsw.efConstruction = 200
             index.hnsw.rng = faiss.RandomGenerator(seed + 1)
-            made += ", efConstruction 200"
+            recipe += ", efConstruction 200"
         elif family == "sq8":
             index.train(np.stack(extremes(documents)))
         for block in documents.blocks():
@@ -192,7 +192,7 @@ def build_index(
         index.resources = resources  # must live as long as the index
     largest = cells if family == "ivf" else None
     search = _search_function(index, family, largest, used_device)
-    return AnnIndex(family, made, seconds, size, used_device, largest, search)
+    return AnnIndex(family, recipe, seconds, size, used_device, largest, search)
 
 
 def _serialised_size(faiss: Any, index: Any) -> int:
@@ -217,12 +217,12 @@ def extremes(vectors: VectorStore) -> tuple[Vectors, Vectors]:
 
 def _sample(faiss: Any, vectors: VectorStore, centroids: int, settings: Any) -> Vectors:
     """Return the vectors that FAISS's k-means draws from ``vectors``."""
-    most = centroids * settings.max_points_per_centroid
-    if len(vectors) <= most:
+    largest_count = centroids * settings.max_points_per_centroid
+    if len(vectors) <= largest_count:
         return vectors.everything()
     order = np.empty(len(vectors), dtype=np.int32)
     faiss.rand_perm(faiss.swig_ptr(order), len(order), settings.seed)
-    return vectors.rows(order[:most].astype(np.int64))
+    return vectors.rows(order[:largest_count].astype(np.int64))
 
 
 def _search_function(

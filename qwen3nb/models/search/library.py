@@ -83,12 +83,12 @@ class LibrarySearcher(PairSearcher):
 
     def prompted(self, prompts: Mapping[str, str]) -> Self:
         """Return the same loaded model with other prompts."""
-        other = copy.copy(self)
-        other.prompts = named_prompts(prompts)
-        other.source = replace(self.source, prompts=other.prompts)
-        other.settings = self.settings | {"prompts": other.prompts}
-        other.stats = Stats()
-        return other
+        prompted_model = copy.copy(self)
+        prompted_model.prompts = named_prompts(prompts)
+        prompted_model.source = replace(self.source, prompts=prompted_model.prompts)
+        prompted_model.settings = self.settings | {"prompts": prompted_model.prompts}
+        prompted_model.stats = Stats()
+        return prompted_model
 
     def search(
         self,
@@ -139,7 +139,7 @@ class LibrarySearcher(PairSearcher):
 
 def check_options(source: Source, options: ModelOptions) -> None:
     """Refuse options that a model of sentence-transformers without dense vectors lacks."""
-    given = {
+    is_given_by_name = {
         "pooling": options.pooling is not None,
         "prefix": bool(options.prefix),
         "append_eos": options.append_eos,
@@ -148,7 +148,7 @@ def check_options(source: Source, options: ModelOptions) -> None:
         "dtype int8": options.dtype == "int8",
         "cache_dtype": options.cache_dtype != "float32",
     }
-    without_effect = [name for name, is_given in given.items() if is_given]
+    without_effect = [name for name, is_given in is_given_by_name.items() if is_given]
     if without_effect:
         raise SpecError(
             f"{source.label} runs as its sentence-transformers files define; "

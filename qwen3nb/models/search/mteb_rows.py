@@ -55,8 +55,8 @@ def document_ids(corpus: MtebRows, positions: Sequence[int]) -> list[str]:
     """
     if isinstance(corpus, Sequence):
         return [str(corpus[row]["id"]) for row in positions]
-    named = corpus.select(positions).select_columns("id")  # reads no text
-    return [str(name) for batch in named.iter(_BATCH) for name in batch["id"]]
+    id_rows = corpus.select(positions).select_columns("id")  # reads no text
+    return [str(name) for batch in id_rows.iter(_BATCH) for name in batch["id"]]
 
 
 def joined_query(row: Row) -> str:
@@ -75,7 +75,7 @@ def joined_query(row: Row) -> str:
     if not isinstance(text, list | tuple):
         return f"{text} {instruction}" if instruction is not None else str(text)
     turns = [
-        each if isinstance(each, str) else f"{each['role']}: {each['content']}" for each in text
+        turn if isinstance(turn, str) else f"{turn['role']}: {turn['content']}" for turn in text
     ]
     return "; ".join(turns if instruction is None else [f"{instruction} {turns[0]}", *turns[1:]])
 

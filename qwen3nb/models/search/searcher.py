@@ -107,9 +107,9 @@ class Searcher(Identified, ABC):
         self.index(document_rows(texts), words=texts.words)
         run: Run = {}
         for query, text in texts.queries.items():
-            found = self.search([{"id": query, "text": text}], top_k=len(texts.documents))
+            scores_by_query = self.search([{"id": query, "text": text}], top_k=len(texts.documents))
             boosted_scores = {}
-            for name, score in found[query].items():
+            for name, score in scores_by_query[query].items():
                 boost = boosts[name]
                 # Divided where negative, so that a larger boost never lowers a score.
                 boosted_scores[name] = score * boost if score >= 0 else score / boost
@@ -119,8 +119,8 @@ class Searcher(Identified, ABC):
     def scores_of_all(self, query: str, texts: SearchTexts) -> dict[str, float]:
         """Return the score of every document that is found for one query."""
         self.index(document_rows(texts), words=texts.words)
-        found = self.search([{"id": "q", "text": query}], top_k=len(texts.documents))
-        return dict(found["q"])
+        scores_by_query = self.search([{"id": "q", "text": query}], top_k=len(texts.documents))
+        return dict(scores_by_query["q"])
 
     def first_stage(self) -> tuple[str, Settings]:
         """Return its name and recipe as the first stage of a reranker."""

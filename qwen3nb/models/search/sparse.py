@@ -113,10 +113,10 @@ class SparseKind(SentenceTransformerKind):
         folder = source.own_folder
         check_modules(folder, _MODULES)
         super().check(source)
-        first = folder.modules[0]
-        has_head = first.name == "MLMTransformer"
-        if has_head or first.fields.get("transformer_task") == "fill-mask":
-            check_weights(first.folder, auto="AutoModelForMaskedLM", whole=True)
+        first_module = folder.modules[0]
+        has_head = first_module.name == "MLMTransformer"
+        if has_head or first_module.fields.get("transformer_task") == "fill-mask":
+            check_weights(first_module.folder, auto="AutoModelForMaskedLM", whole=True)
 
     def load(self, source: Source, options: ModelOptions) -> SparseEncoder:
         """Return the loaded model."""

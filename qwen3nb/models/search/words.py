@@ -339,8 +339,8 @@ def _patterns() -> _Patterns:
 def _packed_characters() -> list[int]:
     """Return the letters, marks and digits of scripts that are written without blanks."""
     packed = []
-    for first, last in _WITHOUT_BLANKS:
-        for code in range(first, last + 1):
+    for first_code, last_code in _WITHOUT_BLANKS:
+        for code in range(first_code, last_code + 1):
             if unicodedata.category(chr(code)).startswith(("L", "M", "N")):
                 packed.append(code)
     return packed
@@ -352,20 +352,22 @@ def _character_class(codes: Iterable[int]) -> str:
     >>> _character_class([0x391, 0x392, 0x393, 0x3A9])
     'Α-ΓΩ-Ω'
     """
-    ranges = [f"{chr(first)}-{chr(last)}" for first, last in _runs_of_codes(codes)]
+    ranges = [
+        f"{chr(first_code)}-{chr(last_code)}" for first_code, last_code in _runs_of_codes(codes)
+    ]
     return "".join(ranges)
 
 
 def _runs_of_codes(codes: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the first and the last code of each run without a gap."""
-    ordered = sorted({*codes})  # such as 65, 66, 67, 90: the runs 65-67 and 90-90
-    first = previous = ordered[0]
-    for code in ordered[1:]:
-        if code != previous + 1:
-            yield first, previous
-            first = code
-        previous = code
-    yield first, previous
+    sorted_codes = sorted({*codes})  # such as 65, 66, 67, 90: the runs 65-67 and 90-90
+    first_code = previous_code = sorted_codes[0]
+    for code in sorted_codes[1:]:
+        if code != previous_code + 1:
+            yield first_code, previous_code
+            first_code = code
+        previous_code = code
+    yield first_code, previous_code
 
 
 def _of_every_script(text: str, *, shortest: int) -> Iterator[str]:
@@ -398,8 +400,8 @@ def _packed_words(run: str, *, shortest: int) -> Iterator[str]:
     if shortest == 1:
         yield from letters
         return
-    for first, second in pairwise(letters):
-        yield first + second
+    for first_letter, second_letter in pairwise(letters):
+        yield first_letter + second_letter
 
 
 def _folded(text: str, *, accents: bool = True) -> str:

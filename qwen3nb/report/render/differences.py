@@ -85,8 +85,8 @@ def baseline_text(differences: Iterable[PairedDifference]) -> str:
         return baselines[0]
     # The most frequent baseline comes first; all other tasks have another one.
     tasks_of_others = counts.total() - max(counts.values())
-    others = ", ".join(baselines[1:])
-    return f"{baselines[0]} (on {plural(tasks_of_others, 'task')}: {others})"
+    other_baselines = ", ".join(baselines[1:])
+    return f"{baselines[0]} (on {plural(tasks_of_others, 'task')}: {other_baselines})"
 
 
 @dataclass(frozen=True)

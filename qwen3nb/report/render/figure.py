@@ -241,9 +241,9 @@ class Figure:
 
     def _fitted(self, width: float) -> MplFigure:
         """Draw the figure, with texts that fit into its panels; called inside `style`."""
-        drawn = self.draw(width)
-        fit_texts(drawn)
-        return drawn
+        figure = self.draw(width)
+        fit_texts(figure)
+        return figure
 
     @property
     def _edited(self) -> bool:
@@ -253,7 +253,8 @@ class Figure:
     def svg(self, *, columns: int = 0) -> str:
         """Return SVG for a page: text in the page's colour and font, unique ids, alt text.
 
-        The width is 1 or 2 ``columns``, by default that of `figure`. Equal data give equal bytes.
+        The width is 1 or 2 ``columns``, by default the width of `figure`.
+        Equal data give equal bytes.
         """
         with style():
             figure = self._drawn

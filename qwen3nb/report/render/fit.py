@@ -169,9 +169,9 @@ def _broken_line(line: str, is_too_wide: Callable[[str], bool]) -> list[str]:
         return [line]
     lines = [""]
     for word in _WORDS.findall(line):
-        joined = f"{lines[-1]} {word}".lstrip()
-        if not is_too_wide(joined):
-            lines[-1] = joined
+        longer_line = f"{lines[-1]} {word}".lstrip()
+        if not is_too_wide(longer_line):
+            lines[-1] = longer_line
         elif not is_too_wide(word):
             lines.append(word)
         else:

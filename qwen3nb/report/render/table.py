@@ -673,14 +673,21 @@ class Conclusion:
     text: str  # plain text; text between backticks is code on a page
     page: str = ""  # page with the numbers, relative to the page that shows it
     data: DataUsed = NO_SCORES  # of its scores
+    how_sure: str = ""  # page that explains how sure it is, likewise
 
     def __repr__(self) -> str:
         return self.text
 
     def _repr_html_(self) -> str:
         text = _CODE.sub(r"<code>\1</code>", escaped_text(self.text))
+        links = []
         if self.page:
-            text += f' <a href="{html.escape(self.page, quote=True)}">The numbers</a>'
+            links.append(f'<a href="{html.escape(self.page, quote=True)}">The numbers</a>')
+        if self.how_sure:
+            address = html.escape(self.how_sure, quote=True)
+            links.append(f'<a href="{address}">How sure is this?</a>')
+        if links:
+            text += f" {' · '.join(links)}"
         return styled(f'<p class="q-conclusion"{data_attribute(self.data)}>{text}</p>')
 
 
