@@ -382,11 +382,11 @@ class Candidates(Answer):
         """Return the tables by title, in the order of the report; empty ones are left out."""
         tables = {
             "Recommendation": self._recommendations(),
-            "Models": self._models(),
+            "Models": self.models_table(),
             "Differences": self._differences(),
-            "By category": self._categories(),
-            "Queries that changed most": self._changes(),
-            "Earlier runs": self._trend(),
+            "By category": self.category_table(),
+            "Queries that changed most": self.changes_table(),
+            "Earlier runs": self.trend_table(),
         }
         data = self.comparison.data_used()
         return {title: replace(table, data=data) for title, table in tables.items() if table.rows}
@@ -425,7 +425,8 @@ class Candidates(Answer):
             return None
         return f"{candidate_share:.2f}", f"against {current_share:.2f}"
 
-    def _models(self) -> Table:
+    def models_table(self) -> Table:
+        """What each model is, with its prompts and its time."""
         rows = []
         for name, record in self.records.items():
             prompts = record.model.settings.get("prompts") or {}
@@ -482,7 +483,8 @@ class Candidates(Answer):
             "detectable\npower 0.8": number_text(self.comparison.detectable(difference)),
         }
 
-    def _categories(self) -> Table:
+    def category_table(self) -> Table:
+        """The differences by category of queries; no rows without categories."""
         rows = []
         for breakdown in self.breakdowns:
             for category in breakdown.rows:
@@ -503,7 +505,8 @@ class Candidates(Answer):
             "queries": category.n,
         }
 
-    def _changes(self) -> Table:
+    def changes_table(self) -> Table:
+        """The queries that changed most, with the best documents of both models."""
         current = self.records[self.current]
         rows = []
         for change in self.changes:
@@ -526,7 +529,8 @@ class Candidates(Answer):
         ]
         return Table.of(rows, heads, kind="words")
 
-    def _trend(self) -> Table:
+    def trend_table(self) -> Table:
+        """Earlier and current runs of each model; no rows if each ran once."""
         rows = [self._run_row(run) for run in self.runs]
         note = (
             f"Each run is paired with the one before on the same data; p: {NAMES[HOLM]} over the "

@@ -178,7 +178,7 @@ class HowSure(Answer):
             return None
         means = self.resampled_means()
         score = self._record.main.value or 0.0
-        interval = _interval_of(self._record)
+        interval = number(self._record.main).interval
         ends = interval_text(interval, sign=False, absent="none, of a single query")
         inside = "."
         if interval is not None:
@@ -402,13 +402,6 @@ def _deciding_task(board: Leaderboard) -> str:
     return max(board.comparison.tasks, key=lambda compared: len(compared.columns)).task
 
 
-def _interval_of(record: Result) -> Interval | None:
-    score = record.main
-    if score.low is None or score.high is None:
-        return None
-    return score.low, score.high
-
-
 def _count_inside(values: Array, interval: Interval) -> int:
     low, high = interval
     return int(np.count_nonzero((values >= low) & (values <= high)))
@@ -457,7 +450,9 @@ def _draw_intervals(
     figure, (scores, difference), _ = panels(2, width, height=1.3)
     names = [pair.second, pair.first]  # the last row is drawn on top
     for row, (name, record) in enumerate(zip(names, reversed(records), strict=True)):
-        draw_estimate(scores, row, record.main.value or 0.0, _interval_of(record), **styles[name])
+        draw_estimate(
+            scores, row, record.main.value or 0.0, number(record.main).interval, **styles[name]
+        )
     name_rows(scores, names)
     scores.set_title("Each score")
     scores.set_xlabel(plain(pair.metric))

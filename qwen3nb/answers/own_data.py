@@ -7,7 +7,7 @@ in use is named by the caller, else it is the one that was evaluated first.
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from qwen3nb.answers.answer import Answer
@@ -123,19 +123,27 @@ class OwnData(Answer):
 
     def category_table(self) -> Table | None:
         """The differences by category of queries; None without categories."""
-        return self._part("By category")
+        if self.candidates is None:
+            return None
+        return self._unless_empty(self.candidates.category_table())
 
     def changes_table(self) -> Table | None:
         """The queries that changed most; None if no model is compared."""
-        return self._part("Queries that changed most")
+        if self.candidates is None:
+            return None
+        return self._unless_empty(self.candidates.changes_table())
 
     def trend_table(self) -> Table | None:
         """Earlier runs of the same models; None if each ran once."""
-        return self._part("Earlier runs")
+        if self.candidates is None:
+            return None
+        return self._unless_empty(self.candidates.trend_table())
 
     def models_table(self) -> Table | None:
         """What each model is and what it costs; None if no model is compared."""
-        return self._part("Models")
+        if self.candidates is None:
+            return None
+        return self._unless_empty(self.candidates.models_table())
 
     def unjudged_table(self) -> Table | None:
         """The documents to judge first: found without a judgement; None if all are judged.
@@ -169,11 +177,11 @@ class OwnData(Answer):
             data=self._data,
         )
 
-    def _part(self, title: str) -> Table | None:
-        """Return a table of the comparison by its title; None if it has no rows."""
-        if self.candidates is None:
+    def _unless_empty(self, table: Table) -> Table | None:
+        """Return a table of the comparison with its data; None if it has no rows."""
+        if not table.rows:
             return None
-        return self.candidates.tables().get(title)
+        return replace(table, data=self._data)
 
     @cached_property
     def _data(self) -> DataUsed:
@@ -274,17 +282,14 @@ def own_data(
     current_records = [record for record in records if record.model.label == current]
     other_records = [record for record in records if record.model.label != current]
     ordered_records = (*current_records, *other_records)
+    if not other_records:
+        advice = "Evaluate another model with `qwen3nb domain` to compare the two."
+        return OwnData(name, ordered_records, candidates=None, reason=advice)
     task = records[0].task.key
     try:
         compared = compare_candidates(of_collection, current=current, task=task, seed=seed)
-    except NothingFoundError as error:  # a ValueError, so it is caught first
+    except NothingFoundError as error:
         return OwnData(name, ordered_records, candidates=None, reason=f"No verdict: {error}.")
-    except ValueError:
-        # With other models, the error says what is wrong; alone, a model has no candidate.
-        if other_records:
-            raise
-        advice = "Evaluate another model with `qwen3nb domain` to compare the two."
-        return OwnData(name, ordered_records, candidates=None, reason=advice)
     return OwnData(name, ordered_records, compared)
 
 

@@ -134,10 +134,7 @@ def refresh_pages(
     content = _content(results, all_results, tier)
     if lessons:
         content.add(Needs.LESSONS)
-    jobs = _jobs_of_own_pages(own_pages, content, tier)
-    for kind in own_pages:
-        if kind.needs is Needs.OWN_DATA:
-            jobs += _jobs_of_own_data(kind, results)
+    jobs = _jobs_of_own_pages(own_pages, content, tier, collections(results))
     if lessons:
         jobs += _lessons()
     names = {kind.notebook for kind in own_pages} | {job.name for job in jobs}
@@ -173,14 +170,17 @@ def _require_results(results: Sequence[Result], tier: str) -> None:
 
 
 def _jobs_of_own_pages(
-    own_pages: Iterable[PageKind], content: Container[Needs], tier: str
+    own_pages: Iterable[PageKind],
+    content: Container[Needs],
+    tier: str,
+    own_collections: Sequence[str],
 ) -> list[Job]:
     """Return the runs of the book's own pages that have content, and delete the others."""
     jobs = []
     for kind in own_pages:
         if kind.needs is Needs.OWN_DATA:
-            continue  # a page per collection
-        if kind.needs in content:
+            jobs += _jobs_of_own_data(kind, own_collections)
+        elif kind.needs in content:
             parameters = {"tier": tier} if kind.takes_tier else {}
             jobs.append(Job(kind.notebook, parameters, kind.notebook))
         elif not kind.measures:  # a page of an earlier build, which measured nothing itself
@@ -188,11 +188,15 @@ def _jobs_of_own_pages(
     return jobs
 
 
-def _jobs_of_own_data(kind: PageKind, results: Iterable[Result]) -> list[Job]:
-    """Return the run of each collection of own data."""
+def _jobs_of_own_data(kind: PageKind, own_collections: Sequence[str]) -> list[Job]:
+    """Return the run of each collection of own data, and delete the pages of others."""
     jobs = []
-    for name in collections(results):
+    for name in own_collections:
         jobs.append(Job(kind.notebook, {"collection": name}, page_of(name)))
+    names = {job.page_name for job in jobs}
+    for page in paths.book_runs().glob(f"{page_of('')}*.ipynb"):
+        if page.stem not in names:
+            page.unlink()
     return jobs
 
 

@@ -115,7 +115,11 @@ def test_each_collection_of_own_data_has_a_page(checkout, monkeypatch):
     due = []
     monkeypatch.setattr(build, "sweep", lambda jobs, **_: due.extend(jobs) or [])
     monkeypatch.setattr(build, "run_notebook", lambda _: None)
+    gone = paths.book_runs() / "own-data-gone.ipynb"
+    gone.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook_of("1"), gone)
     build.refresh_pages()
+    assert not gone.exists()  # no records of this collection are left
     pages = {job.name: job.parameters for job in due if job.notebook == "own"}
     assert pages == {
         "own-data-notes": {"collection": "notes"},

@@ -1,13 +1,12 @@
 """A page is a notebook: its part, place and question stand in the notebook's metadata."""
 
 import json
-import re
 import sys
 from types import ModuleType
 
 import pytest
-from helpers import REPOSITORY
 from helpers.checkout import write_checkout
+from helpers.handbook import example
 from helpers.notebooks import notebook_of, save
 from helpers.records import make
 
@@ -26,7 +25,6 @@ from qwen3nb.book.catalog import (
 from qwen3nb.records.record import RunCost
 from qwen3nb.records.results import Results
 
-HANDBOOK = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
 MINE = {"part": "Results", "question": "Which is cheapest?", "place": 15, "needs": "records"}
 
 
@@ -115,20 +113,14 @@ def test_parts_stand_in_the_order_of_their_places():
     assert parts[1]["chapters"] == ["Results", "Results"]
 
 
-def block(start, language="python"):
-    """The block of code of the handbook that starts with a text."""
-    found = re.search(rf"```{language}\n({re.escape(start)}.*?)```", HANDBOOK, re.DOTALL)
-    return found.group(1)
-
-
 def test_the_page_of_the_handbook_is_a_notebook_and_an_answer(study, monkeypatch):
     answers = ModuleType("qwen3nb.answers.throughput")
     monkeypatch.setitem(sys.modules, answers.__name__, answers)
-    exec(block('"""Which model is fastest?'), vars(answers))  # noqa: S102 - our own text
-    cells = block("import qwen3nb as q\nfrom qwen3nb.answers.throughput")
-    parameters = block('tier: str = "smoke"')
+    exec(example('"""Which model is fastest?'), vars(answers))  # noqa: S102 - our own text
+    cells = example("import qwen3nb as q\nfrom qwen3nb.answers.throughput")
+    parameters = example('tier: str = "smoke"')
     notebook = notebook_of(cells, parameters=parameters)
-    notebook.metadata |= json.loads(f"{{{block(chr(34) + 'qwen3nb', 'json')}}}")
+    notebook.metadata |= json.loads(f"{{{example(chr(34) + 'qwen3nb', 'json')}}}")
     save(notebook, "throughput")
 
     empty = answers.Throughput(Results([]))

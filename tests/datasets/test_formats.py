@@ -1,11 +1,9 @@
 """A format of own data is one class: the handbook's is read for documents, queries and pairs."""
 
-import re
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import REPOSITORY
+from helpers.handbook import example
 
 from qwen3nb.datasets.custom import formats
 from qwen3nb.datasets.custom.documents import DocumentLayout, read_documents
@@ -17,10 +15,8 @@ from qwen3nb.datasets.rows import DataError
 @pytest.fixture
 def parquet(monkeypatch):
     """The example of the handbook, as it stands there."""
-    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(class Parquet.*?)```", text, re.DOTALL)
     names = dict(vars(formats))
-    exec(example, names)  # noqa: S102 - our own handbook
+    exec(example("class Parquet"), names)  # noqa: S102 - our own handbook
     monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, names["Parquet"]()))
 
 

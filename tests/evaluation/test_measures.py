@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 import pytrec_eval
-from helpers import REPOSITORY
+from helpers.handbook import example
 from helpers.mteb_tasks import loaded, search_data
 from helpers.rerankers import write_reranker
 
@@ -46,8 +46,7 @@ ADDED = {
 @pytest.fixture
 def added(monkeypatch):
     """The measures, added as in the handbook, with its own example."""
-    handbook = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    source = handbook.split("```python\n")[1].split("```")[0]
+    source = example("def _first(")
     metrics = {**METRICS, "SetF": Metric(set_f, graded=False)}
     monkeypatch.setattr(retrieval, "METRICS", metrics)
     exec(source, {**vars(retrieval), "METRICS": metrics})  # noqa: S102 - our own page

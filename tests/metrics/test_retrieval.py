@@ -2,14 +2,13 @@ import copy
 import json
 import math
 import pickle
-import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import pytrec_eval
-from helpers import REPOSITORY
+from helpers.handbook import example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -255,8 +254,7 @@ def test_rows_of_a_query_need_not_be_together():
 
 
 def test_the_first_change_of_the_handbook_works_as_it_is_written(monkeypatch):
-    handbook = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (source, *_) = re.findall(r"```python\n(.*?)```", handbook, re.DOTALL)
+    source = example("def _first(")
     metrics = dict(METRICS)
     monkeypatch.setattr(retrieval, "METRICS", metrics)
     exec(source, {**vars(retrieval), "METRICS": metrics})  # noqa: S102 - our own page

@@ -687,7 +687,8 @@ class Conclusion:
             address = html.escape(self.how_sure, quote=True)
             links.append(f'<a href="{address}">How sure is this?</a>')
         if links:
-            text += f" {' · '.join(links)}"
+            # Only space between them: without its links, a sentence reads alike on every page.
+            text += f" {'&emsp;'.join(links)}"
         return styled(f'<p class="q-conclusion"{data_attribute(self.data)}>{text}</p>')
 
 

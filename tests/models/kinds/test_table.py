@@ -1,11 +1,10 @@
 """A new kind of model is one class and one entry in a table."""
 
 import hashlib
-import re
 
 import numpy as np
 import pytest
-from helpers import REPOSITORY
+from helpers.handbook import example
 from huggingface_hub.utils import httpx
 
 from qwen3nb.models.kinds import resolve
@@ -32,8 +31,7 @@ class Answer:
 @pytest.fixture
 def lab(monkeypatch):
     """The kind whose text CONTRIBUTING shows."""
-    guide = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```python\n(\"\"\"Embeddings of the lab.*?)```", guide, re.DOTALL)
+    text = example('"""Embeddings of the lab')
     monkeypatch.setattr(httpx, "post", Answer)
     module = {"__name__": "lab"}
     exec(text, module)  # noqa: S102 - our own text

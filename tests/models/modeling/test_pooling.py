@@ -1,9 +1,7 @@
-import re
-
 import numpy as np
 import pytest
 import torch
-from helpers import REPOSITORY
+from helpers.handbook import example
 from helpers.tolerances import assert_close
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,8 +88,7 @@ def test_a_text_has_the_same_bits_alone_in_a_batch_and_on_any_number_of_threads(
 
 def test_a_new_pooling_is_one_entry(monkeypatch, make_checkpoint, tmp_path):
     """Its weights are used wherever a pooling is named: in batches, in packed texts, by models."""
-    handbook = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    entry = re.search(r"```python\n(POOLINGS\[.*?)```", handbook, re.DOTALL).group(1)
+    entry = example("POOLINGS[")
     poolings = dict(POOLINGS)
     exec(entry, {"POOLINGS": poolings, "Pooling": Pooling})  # noqa: S102 - our own text
     monkeypatch.setitem(POOLINGS, "last_two", poolings["last_two"])

@@ -1,12 +1,11 @@
 """A searcher is one file: the handbook's example in every door."""
 
 import json
-import re
 
 import numpy as np
 import pytest
-from helpers import REPOSITORY
 from helpers.beir import write_beir
+from helpers.handbook import example
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,8 +25,7 @@ from qwen3nb.models.search.searcher import PairSearcher
 @pytest.fixture
 def overlap():
     """The searcher whose text CONTRIBUTING shows."""
-    guide = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```python\n(\"\"\"Searches by the share.*?)```", guide, re.DOTALL)
+    text = example('"""Searches by the share')
     module = {"__name__": "overlap"}
     exec(text, module)  # noqa: S102 - our own text
     return module["Overlap"]

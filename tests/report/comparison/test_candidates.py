@@ -5,7 +5,7 @@ import re
 
 import pytest
 import scipy.stats
-from helpers import REPOSITORY
+from helpers.handbook import example
 from helpers.records import BASE, amend, make, noisy, own, state
 
 from qwen3nb.analysis.stats import paired_tests
@@ -72,8 +72,7 @@ def test_what_is_taken_is_shown_to_be_better_and_where_it_is_worse_is_said():
 
 
 def test_the_further_test_of_the_handbook_is_a_column_and_in_the_report(monkeypatch):
-    handbook = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    text = re.search(r"```python\n(def sign_test.*?)```", handbook, re.DOTALL).group(1)
+    text = example("def sign_test")
     tests = dict(paired_tests.FURTHER_TESTS)
     monkeypatch.setattr(candidates, "FURTHER_TESTS", tests)
     exec(text, {**vars(paired_tests), "FURTHER_TESTS": tests})  # noqa: S102 - our own text

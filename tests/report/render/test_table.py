@@ -1,6 +1,7 @@
 """Tables in every format, and where their numbers lead: anchors, formulas and commands."""
 
 import csv
+import html
 import io
 import re
 import shlex
@@ -221,3 +222,13 @@ def test_a_reranking_has_its_own_command(kind, first):
 def test_foreign_names_stay_one_word_of_the_shell(text):
     words = shlex.split(command_again(make("m", config={"checkpoint": text})))
     assert words[3] == text
+
+
+def test_without_its_links_a_conclusion_is_its_text():
+    """`benchmarks.agreement` compares sentences of pages that have other links."""
+    conclusion = Conclusion("a leads by 0.1.", page="numbers.html", how_sure="sure.html")
+    page = unstyled(conclusion._repr_html_())
+    without_links = re.sub(r"<a .*?</a>", "", page)
+    text = html.unescape(re.sub(r"<.*?>", "", without_links))
+    assert page.count("<a ") == 2
+    assert text.split() == conclusion.text.split()
