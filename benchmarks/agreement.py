@@ -8,7 +8,7 @@ compares what stands in them more than once, also with the records:
 - the difference of a pair of models on a task, its interval and its uncorrected p-value;
 - the number of pairs over which a p-value is corrected, and the corrected p-value;
 - the score of a model on a task, and its interval;
-- bold differences: exactly those whose interval excludes 0 and whose corrected p is below .05;
+- bold differences: exactly those whose interval excludes 0 and whose corrected p is below 0.05;
 - what indexes, ablations, adapters and prompts show: bold effects; the scores of exact search and
   of a model's own prompts, which are the model's; the effects in a conclusion, which tables have;
 - a model that a page advises to run, which has run on one of the page's tasks;
@@ -168,7 +168,7 @@ class _Reader(HTMLParser):
 def plain(text: str) -> str:
     """Return text as it was before typesetting: signs of ASCII, and a zero before the point.
 
-    >>> plain("−.147 [−.205, &lt;0], 95\\xa0%")
+    >>> plain("−0.147 [−0.205, &lt;0], 95\\xa0%")
     '-0.147 [-0.205, <0], 95 %'
     """
     text = html.unescape(text).replace("−", "-").replace("\u00a0", " ")

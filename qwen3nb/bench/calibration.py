@@ -350,7 +350,7 @@ def _equivalence_outcomes(
     margin = float(truth) * (1 - 1e-9)
     ends = intervals.difference_intervals(differences.T, level=LEVEL)
     is_within = [intervals.within(interval, margin) for interval in ends]
-    # Schuirmann 1987: both one-sided tests reject if the interval of level .90 is within.
+    # Schuirmann 1987: both one-sided tests reject if the interval of level 0.90 is within.
     half_width = stats.t.ppf(1 - ALPHA, sample.n - 1) * stats.sem(differences)
     is_rejected = half_width < margin - abs(differences.mean(axis=0))
     kind = "false equivalence"

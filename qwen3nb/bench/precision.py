@@ -49,7 +49,7 @@ class PrecisionTiming(TypedDict):
     cosine_mean: float
     ndcg: float  # nDCG@10 on PyDocs
     ndcg_difference: float  # mean difference from float32
-    interval: Interval | None  # at .95; None for float32, and for a single query
+    interval: Interval | None  # at 0.95; None for float32, and for a single query
     equivalent: bool  # whether it shows that the difference is within the margin
     queries_needed: int | None  # that would show it, if they differ like these
 

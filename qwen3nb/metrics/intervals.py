@@ -1,6 +1,6 @@
 """Confidence intervals of an aggregate of per-query values, in closed form.
 
-With 20 to 200 queries, each covers the true value in at least .93 of the samples from every
+With 20 to 200 queries, each covers the true value in at least 0.93 of the samples from every
 population in `qwen3nb.analysis.calibration`: scores that are nearly all equal, skewed or bimodal,
 differences that are rare and large, and others. A percentile bootstrap does not.
 
@@ -19,8 +19,8 @@ differences that are rare and large, and others. A percentile bootstrap does not
     percentile  the percentile bootstrap, for comparison.
 
 No method detects rare values far from all others if the sample spreads by more than 5 % of the way
-to a bound: of 20 queries, 6 % of which are far from the others, it covers .71. With fewer than 20
-queries, coverage may also fall below .93. A single query, or a
+to a bound: of 20 queries, 6 % of which are far from the others, it covers 0.71. With fewer than 20
+queries, coverage may also fall below 0.93. A single query, or a
 correlation of fewer than 4 pairs, has no interval.
 
 References:
@@ -136,7 +136,7 @@ def _widened(
         e   g on the longer side, less its standard error in normal data, at least 0
         d   distance of m from the bound
         q   largest share of the queries that n may lack, 1 − ((1 − level) / 2)^(1/n)
-        f   1 − (r / .05 d)⁴, at least 0, where r is the smaller of s and of the root of twice the
+        f   1 − (r / 0.05 d)⁴, at least 0, where r is the smaller of s and of the root of twice the
             mean square of the deviations to that side
     """
     size = rows.shape[1]

@@ -11,8 +11,6 @@ T = TypeVar("T")
 _ROUNDING = 1e-9
 SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot resolve them
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\.?\d)")
-# A number below 1 with two decimals or more, not a version, name, size or duration.
-_BELOW_ONE = re.compile(r"(?<![\w.,-])0(?=\.\d{2,}(?!\.?\w)(?! (?:%|m?s|[KMG]i?B)\b))")
 _PERCENT = re.compile(r"(?<=\d) (?=%)")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet formula may start
 _NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?")
@@ -41,17 +39,14 @@ def json_text(value: object) -> str:
 
 
 def typeset(text: str) -> str:
-    """Return text as typeset on pages: minus signs, and no leading zero of shares.
+    """Return text as typeset on pages: with minus signs, and each per cent sign by its number.
 
-    A per cent sign stays on the line of its number.
-
-    >>> typeset("checkpoint-400: -0.020 [-0.1, 0.25], p <0.001, 2026-11-20, 0.31 ms")
-    'checkpoint-400: −.020 [−0.1, .25], p <.001, 2026-11-20, 0.31 ms'
+    >>> typeset("checkpoint-400: -0.020 [-0.1, 0.25], 2026-11-20")
+    'checkpoint-400: −0.020 [−0.1, 0.25], 2026-11-20'
     >>> typeset("95 % intervals of torch 0.22.1 and Qwen3-0.66B")
     '95\\xa0% intervals of torch 0.22.1 and Qwen3-0.66B'
     """
-    text = _BELOW_ONE.sub("", _NEGATIVE.sub("−", text))
-    return _PERCENT.sub("\u00a0", text)
+    return _PERCENT.sub("\u00a0", _NEGATIVE.sub("−", text))
 
 
 def number_text(value: float | None, *, sign: bool = False, digits: int = 3) -> str:

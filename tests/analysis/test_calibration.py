@@ -14,18 +14,18 @@ ROWS = {  # of the methods page
     "rare wins": "difference, one of eight queries won, none lost",
     "accuracy": "difference of accuracy, 15 % won, 5 % lost",
     "large wins": "difference, 5 % won by 1, the others tied",
-    "noisy wins": "the same, with noise of .01",
+    "noisy wins": "the same, with noise of 0.01",
 }
 SCORES = {
     "nDCG@10": "nDCG@10",
     "hard nDCG@10": "hard nDCG@10",
     "MRR@10": "MRR@10",
     "AP": "average precision",
-    "accuracy .9": "accuracy .9",
-    "tied": ".5, but 5 % at 1",
-    "nearly equal": "the same, with noise of .01",
-    "two kinds": ".9, but 10 % at .1",
-    "skewed": "skewed, beta(.5, 5)",
+    "accuracy .9": "accuracy 0.9",
+    "tied": "0.5, but 5 % at 1",
+    "nearly equal": "the same, with noise of 0.01",
+    "two kinds": "0.9, but 10 % at 0.1",
+    "skewed": "skewed, beta(0.5, 5)",
 }
 
 
@@ -72,7 +72,7 @@ def test_the_table_of_the_methods_page_is_the_stored_one():
         for method in (SHOWN, "Student's", "percentile bootstrap"):
             sizes = ("10", "20", "50", "200")
             held = [of(method, process=process, n=n, shares=shares).share for n in sizes]
-            cells = " | ".join(f"{share:.3f}".lstrip("0") for share in held)
+            cells = " | ".join(f"{share:.3f}" for share in held)
             name = f"**{method}**" if method == SHOWN else method
             assert f"| {title} | {name} | {cells} |" in page
 

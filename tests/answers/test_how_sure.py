@@ -18,7 +18,7 @@ from qwen3nb.answers.landing import headline_lead
 from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.records.results import Results
 
-# Differences a - b of 0, .5, .25 and -.25, whose mean is .125.
+# Differences a - b of 0, 0.5, 0.25 and -0.25, whose mean is 0.125.
 A, B = (1.0, 0.5, 0.75, 0.25), (1.0, 0.0, 0.5, 0.5)
 TEXTS = {"q0": "sort a list", "q1": "open a file", "q2": "read a line", "q3": "join words"}
 
@@ -74,9 +74,9 @@ def test_dots_of_one_column_are_stacked():
 
 def test_step_3_counts_wins_and_what_they_add(by_hand):
     assert cells(by_hand.wins_table()) == [
-        ["a is better", "2", "+0.188"],  # (.5 + .25) / 4
+        ["a is better", "2", "+0.188"],  # (0.5 + 0.25) / 4
         ["both are equal", "1", "+0.000"],
-        ["b is better", "1", "-0.062"],  # -.25 / 4
+        ["b is better", "1", "-0.062"],  # -0.25 / 4
         ["all", "4", "+0.125"],
     ]
     frame = by_hand.to_frame()
@@ -85,7 +85,7 @@ def test_step_3_counts_wins_and_what_they_add(by_hand):
 
 def test_step_4_counts_all_sixteen_flips(by_hand):
     flipped = by_hand.flipped_differences()
-    # Of ±.5 ±.25 ±.25, six of eight sums are at least .5 from 0; the query without a difference
+    # Of ±0.5 ±0.25 ±0.25, six of eight sums are at least 0.5 from 0; the query without a difference
     # doubles both.
     assert (len(flipped.means), flipped.is_extreme.sum()) == (16, 12)
     assert sorted(set(flipped.means)) == [-0.25, -0.125, 0.0, 0.125, 0.25]

@@ -109,7 +109,7 @@ def test_analyze_prints_writes_and_exits_by_verdict(outputs, cli):
     assert (folder / "interference.md").read_text().startswith("# Task interference")
     written = {file.name for file in folder.iterdir()}
     assert {"interference.svg", "losses.pdf", "configurations.svg", "interference.tex"} <= written
-    assert r"\textsubscript{.000}" in (folder / "configurations.tex").read_text()
+    assert r"\textsubscript{0.000}" in (folder / "configurations.tex").read_text()
     (tested,) = (e for e in value["differences"] if e["kind"] == "reranking")
     assert (tested["seeds"], tested["n"]) == ([1, 2], 40)
     assert tested["difference"] == pytest.approx(-0.05)
@@ -182,7 +182,7 @@ def test_configurations_are_means_over_seeds_with_their_spread():
     assert (joint[1].text, joint[1].std, joint[1].second) == ("0.300", "0.141", True)
     assert (rank[1].text, rank[1].std, rank[1].strong) == ("0.900", "", True)
     assert (joint[2].text, rank[2].text) == ("0.700", "not run")
-    assert r"\textsubscript{.141}" in table.to_latex()
+    assert r"\textsubscript{0.141}" in table.to_latex()
     first, second = configurations_figure(scores).axes
     assert [bar.get_width() for bar in first.patches] == [0.9, pytest.approx(0.3)]  # from below
     assert [bar.get_width() for bar in second.patches] == [0.7]

@@ -64,8 +64,8 @@ def test_pages_of_the_same_records_agree(tmp_path):
 @pytest.mark.parametrize(
     ("fault", "subject"),
     [
-        (lambda text: text.replace("[", "[−.9", 1), "difference of bm25, m, Retrieval, nDCG@10"),
-        (lambda text: text.replace(">.600<", ">.601<", 1), "score of m, Retrieval, nDCG@10"),
+        (lambda text: text.replace("[", "[−0.9", 1), "difference of bm25, m, Retrieval, nDCG@10"),
+        (lambda text: text.replace(">0.600<", ">0.601<", 1), "score of m, Retrieval, nDCG@10"),
     ],
 )
 def test_a_second_number_for_one_thing_is_found(tmp_path, fault, subject):
@@ -109,7 +109,9 @@ def test_a_page_made_before_another_model_came_is_found(tmp_path):
     ]
 
 
-def study_page(*, conclusion="-.015 [-.050, +.009]", p="<strong>.0100</strong>", default=".600"):
+def study_page(
+    *, conclusion="-0.015 [-0.050, +0.009]", p="<strong>0.0100</strong>", default="0.600"
+):
     """A page with an ablation, a search and prompts, as the book writes them."""
 
     def table(name, heads, row, note=""):
@@ -129,10 +131,12 @@ def study_page(*, conclusion="-.015 [-.050, +.009]", p="<strong>.0100</strong>",
         + table(
             "pooling-Retrieval-tested",
             ["option", "setting", "difference", "p"],
-            ["pooling", "cls", f"-.0821{small('[-.121, -.050]')}", p],
+            ["pooling", "cls", f"-0.0821{small('[-0.121, -0.050]')}", p],
         )
-        + table("ann", ["index", "nDCG"], ["ivf", f".6{small('-.015 [-.050, +.009]')}"], searched)
-        + table("compression", ["dimensions", "float32"], ["384", f".600{small('itself')}"])
+        + table(
+            "ann", ["index", "nDCG"], ["ivf", f"0.6{small('-0.015 [-0.050, +0.009]')}"], searched
+        )
+        + table("compression", ["dimensions", "float32"], ["384", f"0.600{small('itself')}"])
         + table(
             "prompts-place",
             ["model", "task", "default"],
@@ -141,7 +145,7 @@ def study_page(*, conclusion="-.015 [-.050, +.009]", p="<strong>.0100</strong>",
         + table(
             "prompts-pairs",
             ["A", "B", "task", "A - B"],
-            ["m", "bm25", "Retrieval", "+.101"],
+            ["m", "bm25", "Retrieval", "+0.101"],
         )
     ]
 
@@ -157,10 +161,10 @@ def test_pages_of_studies_agree_with_the_board(tmp_path):
 @pytest.mark.parametrize(
     ("fault", "subject"),
     [
-        ({"conclusion": "-.016 [-.050, +.009]"}, "effect in the conclusion of runs/study"),
-        ({"p": ".0100"}, "bold of runs/study, tab-pooling"),
-        ({"p": "<strong>.0600</strong>"}, "bold of runs/study, tab-pooling"),
-        ({"default": ".601"}, "mean of m, Retrieval, nDCG@10"),
+        ({"conclusion": "-0.016 [-0.050, +0.009]"}, "effect in the conclusion of runs/study"),
+        ({"p": "0.0100"}, "bold of runs/study, tab-pooling"),
+        ({"p": "<strong>0.0600</strong>"}, "bold of runs/study, tab-pooling"),
+        ({"default": "0.601"}, "mean of m, Retrieval, nDCG@10"),
     ],
 )
 def test_a_number_of_a_study_that_disagrees_is_found(tmp_path, fault, subject):

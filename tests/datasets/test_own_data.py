@@ -325,7 +325,7 @@ def test_what_is_odd_is_noted_and_counted(files):
 
 
 def test_boosts_by_hand(files):
-    """a: 1 + .3 * log10(100) / 6 = 1.1 for its stars; 5 of 10 days: 1 - .2 * .5 = .9."""
+    """a: 1 + 0.3 * log10(100) / 6 = 1.1 for its stars; 5 of 10 days: 1 - 0.2 * 0.5 = 0.9."""
     layout = find_layout(stars="stars", updated="day")
     domain = load_domain(*files, layout=layout, on=date(2026, 1, 10))
     assert domain.factors == pytest.approx({"a": 1.1 * 0.9, "b": 1.0, "c": 0.8})

@@ -349,7 +349,7 @@ def test_the_interval_of_rankings_counts_queries_of_a_module_together(monkeypatc
     units = values * len(values) / len(differences) + mean
     assert found.difference == pytest.approx(mean)
     by_hand = pytest.approx(difference_interval(units, level=0.95), rel=0.005)
-    assert found.interval == by_hand  # the correction for large clusters is below .5 %
+    assert found.interval == by_hand  # the correction for large clusters is below 0.5 %
     alone = difference_interval(np.array([*differences.values()]), level=0.95)
     assert alone != by_hand
 

@@ -78,7 +78,7 @@ def prompts():
 
 
 def plan():
-    """How many queries a difference of .05 needs."""
+    """How many queries a difference of 0.05 needs."""
     wanted = Plan(baseline="bm25", models=("encoder",), tasks=(RETRIEVAL,), margin=0.05)
     return plan_comparison(records(), wanted)
 

@@ -52,7 +52,7 @@ def test_students_interval_is_scipys():
 
 
 @pytest.mark.parametrize(
-    ("n", "lacking"),  # 1 - .025^(1/n): of 3 queries that tie, all others may differ
+    ("n", "lacking"),  # 1 - 0.025^(1/n): of 3 queries that tie, all others may differ
     [(2, 1.0), (3, 1.0), (4, 0.6024), (10, 0.3085), (20, 0.1684), (200, 0.01828)],
 )
 @pytest.mark.parametrize("value", [0.0, 0.25, 0.5, 0.9, 1.0])
@@ -191,7 +191,7 @@ def test_a_perfect_f1_by_hand(classes):
 
 
 def test_the_interval_of_a_weighted_mean_by_hand():
-    """Distances of the ends: .1 and .1 below, .2 and .05 above, each times its weight."""
+    """Distances of the ends: 0.1 and 0.1 below, 0.2 and 0.05 above, each times its weight."""
     ends = [(0.1, 0.4), (0.5, 0.65)]
     low, high = mean_of_intervals([0.2, 0.6], ends, weights=np.array([0.75, 0.25]))
     assert low == pytest.approx(0.3 - np.hypot(0.075, 0.025))

@@ -132,7 +132,7 @@ def shown_by_interval(differences: Array) -> float | None:
         return None
     deviation = float(differences.std(ddof=1))
     # In four of five samples, the mean is no more than this below the true difference:
-    # the normal quantile of .8, in standard errors.
+    # the normal quantile of 0.8, in standard errors.
     most_below = float(ndtri(_SHARE_OF_SAMPLES)) * deviation / math.sqrt(n)
     unlucky = differences - differences.mean() - most_below  # if the true difference is 0
 
@@ -256,7 +256,7 @@ def skewness_condition(queries: int) -> str:
     """Say what a correction presumes of so few queries, which may hide skewness; or nothing."""
     if not 0 < queries < _FEW_QUERIES:
         return ""
-    return f" (of fewer than {_FEW_QUERIES} queries, .05 presumes that differences are not skewed)"
+    return f" (of fewer than {_FEW_QUERIES} queries, 0.05 presumes that differences are not skewed)"
 
 
 def family_words(differences: Sequence[PairedDifference], noun: str = "") -> str:

@@ -255,9 +255,9 @@ def unit_means(means: Array, shares: Array, units: Sequence[str]) -> Array:
 def on_tasks_like_these(values: Array) -> Interval | None:
     """Interval of a mean over tasks like these; None for fewer than five, or if many are equal.
 
-    Student's interval over the means of the tasks (T,). A bootstrap of five tasks covers .84, not
-    .95. If more than two fifths of the means are equal, such as differences of 0, rare tasks decide
-    that a sample may lack: with four of five at 0, the interval of five tasks would cover .57.
+    Student's interval over the means of the tasks (T,). A bootstrap of five tasks covers 0.84, not
+    0.95. If more than two fifths of the means are equal, such as differences of 0, rare tasks
+    decide that a sample may lack. With four of five at 0, the interval would cover 0.57.
     """
     if len(values) < FEWEST_TASKS:
         return None

@@ -341,8 +341,8 @@ def _would_show(differences: Array, queries: int, *, margin: float, level: float
 def unseen_outlier_could_turn(differences: Array) -> bool:
     """Return whether rare queries missing in this sample (n,) could turn the sign of the mean.
 
-    Queries with a share below q = 1 − .025^(1/n) are missing in a sample with a probability above
-    .025. If each has the largest difference of the other sign, they move the mean by q times its
+    Queries with a share below q = 1 − 0.025^(1/n) are missing in a sample with a probability above
+    0.025. If each has the largest difference of the other sign, they move the mean by q times its
     distance from there: ``r = 1 + |mean|`` for scores from 0 to 1. The sign may turn if ``q r >
     |mean|``, which neither a p-value nor an interval from this sample excludes.
     """
@@ -373,7 +373,7 @@ def power_of_rare_wins(effect: float, *, deviation: float, n: int, alpha: float 
 
     Many samples then have too few wins, and the interval allows for losses that the sample lacks,
     so that the `power` of a t-test is not reached. The permutation test is at ``alpha``, the
-    interval at .95. The lower of two, with the same mean and standard deviation:
+    interval at 0.95. The lower of two, with the same mean and standard deviation:
 
     - all wins have the same size: exact, by the binomial distribution of their number;
     - small wins are more frequent than large ones, linearly: simulated, with 2,000 samples.

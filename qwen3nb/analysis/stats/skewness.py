@@ -21,12 +21,13 @@ _ROUNDING_ERRORS = 1e-9  # a range of differences that are equal
 def skewed(scores: Array, pairs: Sequence[tuple[int, int]]) -> bool:
     """Return whether the differences of pairs of systems are too skewed for MaxT.
 
-    This is so for fewer than 200 queries if D'Agostino's test finds the differences of one pair to
-    be skewed, at .05 over the number of pairs (Bonferroni). In simulations of eight systems with
-    gamma-distributed scores of the same mean and shapes from .3 to 3, MaxT finds a false difference
-    in .20, .17 and .12 of families of 10, 20 and 50 queries, Holm's method in .00, .11 and .07, and
-    the one that this chooses in .09, .12 and .07. Of symmetric families, one in twenty or fewer is
-    taken for skewed; among those with rare large differences, more are, which costs power.
+    This is so for fewer than 200 queries if D'Agostino's test finds the differences of one pair
+    to be skewed, at 0.05 over the number of pairs (Bonferroni). In simulations of eight systems
+    with gamma-distributed scores of the same mean and shapes from 0.3 to 3, MaxT finds a false
+    difference in 0.20, 0.17 and 0.12 of families of 10, 20 and 50 queries, Holm's method in
+    0.00, 0.11 and 0.07, and the one that this chooses in 0.09, 0.12 and 0.07. Of symmetric
+    families, one in twenty or fewer is taken for skewed; among those with rare large
+    differences, more are, which costs power.
 
     Args:
         scores: (n, S), of the sampling units.

@@ -61,7 +61,7 @@ PAGE_HEIGHT = 7.5
 
 
 # Inches of a column and of the page, and the font of figures, by style of a paper.
-# From the conferences' style files: ACL's columns are 7.7 cm wide and .6 cm apart, NeurIPS has one
+# From the conferences' style files: ACL's columns are 7.7 cm wide and 0.6 cm apart, NeurIPS has one
 # column of 5.5 in. STIX, included in matplotlib, resembles their Times.
 PAPER_STYLES = {
     "plain": (WIDTHS[1], WIDTHS[2], ""),

@@ -70,7 +70,7 @@ def test_signs_of_three_clusters_flip_together_for_every_pair():
 
 @pytest.mark.integration  # 2000 comparisons
 def test_correlated_queries_mislead_unless_they_are_clustered():
-    """Of 20 clusters of five queries without a difference; level .05, coverage .95."""
+    """Of 20 clusters of five queries without a difference; level 0.05, coverage 0.95."""
     rng, count = np.random.default_rng(5), 1000
     clusters = {f"q{i:03}": str(i // 5) for i in range(100)}
     found = {True: [], False: []}

@@ -275,7 +275,7 @@ def test_what_is_not_shown_is_no_claim_that_could_turn():
 
 
 def test_a_verdict_must_be_shown_without_the_queries_for_which_nothing_was_found():
-    """Of 40 queries 32 are missed; on the other 8 the candidate gains .2 on average, p = .29."""
+    """Of 40 queries 32 are missed; on the other 8 the candidate gains 0.2 on average, p = 0.29."""
     rest = [f"q{n}" for n in range(32, 40)]
     now, new = record("now", 0.0), record("new", 0.0)
     for query, gain in zip(rest, [0.5, -0.3, 0.6, -0.2, 0.6, -0.1, 0.7, -0.2], strict=True):

@@ -73,7 +73,7 @@ def test_the_planned_power_is_reached_where_few_queries_are_won(largest, chance,
 
 
 def test_the_power_for_equal_wins_by_hand():
-    """Ten queries of which k ~ B(10, .5) are won by 1: p = 2 / 2^k < .05 from k = 6 on."""
+    """Ten queries of which k ~ B(10, 0.5) are won by 1: p = 2 / 2^k < 0.05 from k = 6 on."""
     wins = np.arange(11)
     rows = np.array([[1.0] * k + [0.0] * (10 - k) for k in wins])
     lower = np.array(difference_intervals(rows, level=0.95))[:, 0]

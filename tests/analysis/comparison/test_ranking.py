@@ -40,7 +40,7 @@ def test_a_rank_interval_counts_who_is_significantly_better_or_worse():
 
 
 def test_the_order_of_the_queries_is_not_a_rank():
-    """.1 + .2 + .3 is not .3 + .2 + .1 in binary, but the mean is the same."""
+    """0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1 in binary, but the mean is the same."""
     ranking = rank_systems([table([0.1, 0.2, 0.3], [0.3, 0.2, 0.1])], n_resamples=50, seed=0)
     assert [(each.rank, each.rank_interval) for each in ranking.standings] == [(1, (1, 2))] * 2
     assert [each.groups for each in ranking.standings] == [(1,), (1,)]
@@ -54,7 +54,7 @@ def test_each_task_counts_the_same_whatever_its_size():
 
 
 def test_tests_weigh_tasks_as_means_do():
-    """Twelve queries won by .5 outweigh a hundred lost by .02 on average, which vary by .3."""
+    """Twelve queries won by 0.5 outweigh a hundred lost by 0.02 on average, which vary by 0.3."""
     noise = RNG.normal(0, 0.3, 100)
     small = table(np.linspace(0.2, 0.8, 12), [0.0] * 12, task="small")
     large = table(0.48 + noise - noise.mean(), [0.5] * 100, task="large")

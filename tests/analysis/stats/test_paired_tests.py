@@ -102,9 +102,9 @@ def test_equivalent_is_what_the_interval_shown_says(margin, alpha):
 @pytest.mark.parametrize(
     ("values", "margin", "needed"),
     [
-        ([0.0] * 3, 0.05, 72),  # 1 - .025^(1/72) = .04995
+        ([0.0] * 3, 0.05, 72),  # 1 - 0.025^(1/72) = .04995
         ([0.0] * 100, 0.05, 100),
-        ([0.02] * 10, 0.05, 119),  # .02 + .98 (1 - .025^(1/119)) = .04991; of 10, .32
+        ([0.02] * 10, 0.05, 119),  # 0.02 + 0.98 (1 - 0.025^(1/119)) = .04991; of 10, 0.32
         ([0.05] * 10, 0.05, None),  # the mean is not within the margin
         ([-0.3, 0.1] * 20, 0.05, None),
         ([0.0], 0.05, None),
@@ -123,10 +123,10 @@ def test_the_queries_that_would_show_it(values, margin, needed):
         ([-0.05] * 20, True),  # 17 % of queries at +1 are missing in one of 40 samples
         ([-0.05] * 50, True),  # 7 %
         ([-0.05] * 200, False),  # 2 %
-        ([-0.2] * 20, True),  # .168 x 1.2 = .202
+        ([-0.2] * 20, True),  # 0.168 x 1.2 = 0.202
         ([-0.21] * 20, False),
-        ([2.0, 3.0] * 2, True),  # .602 x 5.5 > 2.5: of differences that may be up to 3
-        ([2.0, 3.0] * 5, False),  # .308 x 5.5 < 2.5
+        ([2.0, 3.0] * 2, True),  # 0.602 x 5.5 > 2.5: of differences that may be up to 3
+        ([2.0, 3.0] * 5, False),  # 0.308 x 5.5 < 2.5
         ([0.0] * 5, True),
     ],
 )
@@ -488,7 +488,7 @@ def test_arrays_series_frames_and_dictionaries_are_columns_alike(columns):
     result = permutation_test(*columns)
     assert result == permutation_test(a, b, seed=0)
     assert result.difference == pytest.approx(-0.05)
-    # Of 16 sign flips, ten have a sum of ±.2 or more: two of ±.4, eight of ±.2.
+    # Of 16 sign flips, ten have a sum of ±0.2 or more: two of ±0.4, eight of ±0.2.
     assert result.p_value == pytest.approx(10 / 16)
 
 

@@ -46,7 +46,7 @@ def pair(seed, specialist, joint, *, kind="reranking", **more):
 
 
 def complete(*joint):
-    """Both tasks without scores per query, of a specialist at .5; ``joint`` per seed."""
+    """Both tasks without scores per query, of a specialist at 0.5; ``joint`` per seed."""
     return [
         score
         for seed, value in enumerate(joint if joint[1:] else joint * 2, start=1)
@@ -107,11 +107,11 @@ def test_evidence_is_an_interval_in_one_band(interval, verdict):
 
 
 def test_the_interval_adds_up_the_errors_of_seeds_and_queries():
-    """By hand: specialist .5 on four queries; joint loses 2 % with one seed, 6 % with the other.
+    """By hand: specialist 0.5 on four queries; joint loses 2 % with one seed, 6 % with the other.
 
-    TIR .04; std of the TIRs .02 sqrt(2): the error of the seeds is .02, with 1 degree of freedom.
-    A query's loss, over .5, is .04 + .04 or .04 - .04: std .04 sqrt(4 / 3), error of the queries
-    half of that, with 3 degrees of freedom.
+    TIR 0.04; std of the TIRs 0.02 sqrt(2): the error of the seeds is 0.02, with 1 degree of
+    freedom. A query's loss, over 0.5, is 0.04 + 0.04 or 0.04 - 0.04: std 0.04 sqrt(4 / 3). The
+    error of the queries is half of that, with 3 degrees of freedom.
     """
     queries = np.array([1.0, 1.0, -1.0, -1.0])
     scores = [
@@ -342,7 +342,7 @@ def test_the_weakest_configuration_decides():
 
 
 def test_the_queries_of_a_tasks_data_sets_have_their_shares():
-    """Two data sets of 4 and 6 queries, on which one lost by .02 and by .01, more or less.
+    """Two data sets of 4 and 6 queries, on which one lost by 0.02 and by 0.01, more or less.
 
     Each has half the weight; Satterthwaite's degrees of freedom are between 3 and 3 + 5.
     """
@@ -396,7 +396,7 @@ def score(system, seed, values, *, task="A", kind="reranking", finished=""):
 
 
 def test_queries_are_averaged_over_the_seeds_that_both_have():
-    """Means over seeds are .05 and .35; two of the four sign patterns are as large."""
+    """Means over seeds are 0.05 and 0.35; two of the four sign patterns are as large."""
     given = [
         score("joint", 1, [0.5, 0.7]),
         score("joint", 2, [0.3, 0.9]),

@@ -157,7 +157,7 @@ def test_the_score_interval_by_its_equation(won, sizes):
 @pytest.mark.integration  # bootstraps of 300 studies
 @pytest.mark.parametrize("prompts", [3, 8])
 def test_the_interval_holds_where_one_model_is_nearly_always_better(prompts):
-    """The difference is three standard deviations of the prompts: P = Φ(3 / √2) = .983."""
+    """The difference is three standard deviations of the prompts: P = Φ(3 / √2) = 0.983."""
     covered = []
     for seed in range(150):
         generator = np.random.default_rng(seed)

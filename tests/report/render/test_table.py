@@ -56,10 +56,10 @@ def test_one_table_many_outputs():
         ["n", "0.5", "", ""],
         ["'=HYPERLINK(1)", "not run", "", ""],
     ]
-    assert r"\textbf{.667}\textsubscript{$\pm$0.1}" in TABLE.to_latex()
-    assert r"\underline{.500}\textsuperscript{\dag{}}" in TABLE.to_latex()
+    assert r"\textbf{0.667}\textsubscript{$\pm$0.1}" in TABLE.to_latex()
+    assert r"\underline{0.500}\textsuperscript{\dag{}}" in TABLE.to_latex()
     assert "<u>0.500</u><sup>†</sup>" in TABLE.to_markdown()
-    assert '<td data-sort="0.6666666666666666"><strong>.667</strong>' in TABLE.to_html()
+    assert '<td data-sort="0.6666666666666666"><strong>0.667</strong>' in TABLE.to_html()
     assert "† a note" in TABLE.to_html()
     with pytest.raises(ValueError, match="unknown format 'pdf'; choose one of: latex, csv"):
         TABLE.to_text("pdf")
@@ -103,14 +103,14 @@ def test_a_caption_is_above_the_table_and_its_id_comes_from_the_name_or_the_word
 
 
 def test_negative_numbers_have_a_minus_sign_except_where_a_program_reads_them():
-    cell = Cell("-0.020", "[-0.100, -.5], checkpoint-3", value=-0.02, interval=(-0.1, -0.5))
+    cell = Cell("-0.020", "[-0.100, -0.5], checkpoint-3", value=-0.02, interval=(-0.1, -0.5))
     rows = ((Cell("qwen3nb eval -1 2026-11-20", code=True), cell, Cell("−1.5")),)
     minus = Table(("a", "x", "y"), rows)
     shown = minus.to_html()
-    assert ">−.020<" in shown
-    assert "[−.100, −.5], checkpoint-3" in shown
+    assert ">−0.020<" in shown
+    assert "[−0.100, −0.5], checkpoint-3" in shown
     assert "<span>-1</span> <span>2026-11-20</span>" in shown
-    assert "$-$.020" in minus.to_latex()
+    assert "$-$0.020" in minus.to_latex()
     assert minus.to_csv().splitlines()[1] == "qwen3nb eval -1 2026-11-20,-0.02,-0.1,-0.5,-1.5"
 
 
