@@ -116,6 +116,7 @@ class TableFields(TypedDict, total=False):
     caption: str
     legend: tuple[tuple[str, str], ...]
     data: DataUsed
+    method: str
 
 
 class Head(str):
@@ -274,6 +275,7 @@ class Table:
     caption: str = ""  # one sentence above the table
     legend: tuple[tuple[str, str], ...] = ()  # each mark and its meaning
     data: DataUsed = NO_SCORES  # of its scores; a line below names substitutes for MTEB's
+    method: str = ""  # how it was computed; folded on a page, below the note elsewhere
 
     @classmethod
     def of(
@@ -291,7 +293,7 @@ class Table:
         A row has the value of each column by the column's name, all rows the same, or, with
         ``columns``, the values in their order. Without rows, ``empty`` is shown instead of the
         note. With ``best``, the best and second-best values of each column except the first are
-        marked. ``fields``: `kind`, `name`, `caption`, `legend` and `data`.
+        marked. ``fields``: `kind`, `name`, `caption`, `legend`, `data` and `method`.
         """
         all_rows = list(rows)
         heads = tuple(columns)
@@ -309,6 +311,12 @@ class Table:
         """Return the line on substitute data, the note and the legend, one string per entry."""
         legend = [f"{mark} {text}" for mark, text in self.legend]
         return [note for note in (self.data.text, self.note, *legend) if note]
+
+    def _notes_and_method(self) -> list[str]:
+        """Return all that stands below the table where nothing can be folded."""
+        if self.method and self.rows:
+            return [*self.notes(), self.method]
+        return self.notes()
 
     def to_frame(self, *, intervals: bool = False) -> DataFrame:
         """Return a pandas DataFrame of unrounded numbers (NaN if missing) or texts.
@@ -356,7 +364,17 @@ class Table:
             parts.append(self._html_grid())
         for note in self.notes():
             parts.append(f'<p class="q-note">{escaped_text(note)}</p>')
+        parts.append(self._html_method())
         return f'<div class="q-table"{attributes}>{"".join(parts)}</div>'
+
+    def _html_method(self) -> str:
+        """Return how the table was computed, folded; nothing for a table without rows."""
+        if not (self.method and self.rows):
+            return ""
+        return (
+            '<details class="q-method"><summary>How this was computed</summary>'
+            f"<p>{escaped_text(self.method)}</p></details>"
+        )
 
     def _html_grid(self) -> str:
         kind = self.kind
@@ -392,7 +410,7 @@ class Table:
         parts = []
         if self.columns:
             parts.append(markdown_table(self.columns, self.rows, cell=_markdown_cell))
-        for note in self.notes():
+        for note in self._notes_and_method():
             parts.append(escaped(note))
         return "\n\n".join(parts)
 
@@ -412,7 +430,7 @@ class Table:
         if self.name:
             lines.append(latex_label("tab", self.name))
         lines += self._latex_grid()
-        for note in self.notes():
+        for note in self._notes_and_method():
             lines.append(rf"\par\medskip{{\footnotesize {latex_text(note)}\par}}")
         lines.append(rf"\end{{{environment}}}")
         return "\n".join(lines) + "\n"
