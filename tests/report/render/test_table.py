@@ -238,7 +238,7 @@ def test_how_a_table_was_computed_is_folded_on_a_page_and_written_out_elsewhere(
     table = Table.of([("a", 1)], ("model", "score"), note="Short.", method="A test & a draw.")
     page = table.to_html()
     assert page.index("Short.") < page.index("<details") < page.index("A test &amp; a draw.")
-    assert table.to_markdown().endswith("Short.\n\nA test & a draw.")
+    assert table.to_markdown().endswith("Short.\n\nA test &amp; a draw.")
     assert r"A test \& a draw." in table.to_latex()
     nothing = Table.of([], ("model",), empty="No scores.", method="A test.")
     assert "A test" not in nothing.to_html() + nothing.to_markdown() + nothing.to_latex()
