@@ -75,7 +75,7 @@ evaluation.parity
 bench
 cluster
 report.render
-answers.answer answers.comparison answers.leaderboard answers.against_baseline
+answers.answer answers.comparison answers.board answers.leaderboard answers.against_baseline
 answers.decision answers.doubts answers.candidate_rules answers.explorer answers.how_sure
 answers.candidates answers.own_data
 answers.changes answers.reproduction answers.checks answers.all_results answers.one_model

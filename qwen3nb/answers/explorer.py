@@ -21,7 +21,7 @@ from qwen3nb.analysis.comparison import alignment
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.answer import Answer
-from qwen3nb.answers.leaderboard import headline_task
+from qwen3nb.answers.board.grid import headline_task
 from qwen3nb.evaluation.mteb.per_query import DocumentText, SearchTexts
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result

@@ -15,9 +15,10 @@ from qwen3nb.analysis.comparison.plan import Plan, query_deviation
 from qwen3nb.analysis.stats.resampling import FlippedDifferences, draw_seed, resampled_means
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.answer import Answer
+from qwen3nb.answers.board.lead import Lead, find_lead
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.answers.explorer import query_text
-from qwen3nb.answers.leaderboard import Lead, Leaderboard, find_lead, leaderboard
+from qwen3nb.answers.leaderboard import Leaderboard, leaderboard
 from qwen3nb.evaluation.mteb.per_query import SearchTexts
 from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.records.data_used import DataUsed

@@ -14,14 +14,10 @@ from qwen3nb.analysis.comparison.alignment import comparable, in_words
 from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
 from qwen3nb.analysis.training.checkpoint_scores import trajectories
 from qwen3nb.analysis.training.interference import SPECIALISTS
+from qwen3nb.answers.board.lead import how_sure_page, lead_conclusion, lead_figure
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.answers.interference import Interference, interference
-from qwen3nb.answers.leaderboard import (
-    Leaderboard,
-    how_sure_page,
-    lead_conclusion,
-    lead_figure,
-)
+from qwen3nb.answers.leaderboard import Leaderboard
 from qwen3nb.answers.own_data import collections, own_data, page_of
 from qwen3nb.answers.reranking import METRIC, rerank_differences
 from qwen3nb.checkpoints.provenance import read_provenance

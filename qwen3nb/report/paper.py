@@ -13,9 +13,10 @@ from pathlib import Path
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.answers.board.costs import cost_table
 from qwen3nb.answers.comparison import Comparison, compare
 from qwen3nb.answers.interference import Interference, configurations_figure, interference
-from qwen3nb.answers.leaderboard import cost_table, leaderboard
+from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.one_model import per_query_figure
 from qwen3nb.answers.reranking import METRIC, reranking
 from qwen3nb.answers.trainings import trainings

@@ -8,9 +8,10 @@ from helpers.records import make, noisy
 
 from benchmarks.agreement import advice, disagreements, read_pages, statements
 from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.board.lead import lead_conclusion
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.evaluation import evaluation_conclusion, scores_table
-from qwen3nb.answers.leaderboard import lead_conclusion, leaderboard
+from qwen3nb.answers.leaderboard import leaderboard
 
 TASK = "PyDocsSampleRetrieval"
 RECORDS = [

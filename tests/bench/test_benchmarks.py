@@ -11,8 +11,9 @@ from benchmarks.cache import bench_cache
 from benchmarks.options import ChildTiming, in_child
 from benchmarks.records import RecordSet, bench_records, shown, write_records
 from qwen3nb import paths
+from qwen3nb.answers.board.ranks import standings
 from qwen3nb.answers.comparison import compare
-from qwen3nb.answers.leaderboard import leaderboard, standings
+from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.bench.harness import timed
 from qwen3nb.records.store import check_files, load_results, result_files
 from qwen3nb.records.verification import folder_problems

@@ -5,8 +5,9 @@ import functools
 import numpy as np
 
 from helpers.records import RERANKING, RETRIEVAL, make
+from qwen3nb.answers.board.lead import lead_figure
 from qwen3nb.answers.comparison import compare
-from qwen3nb.answers.leaderboard import lead_figure, leaderboard
+from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.one_model import per_query_figure
 from qwen3nb.report.render.figure import ForestRow, forest_figure
 

@@ -11,6 +11,8 @@ from helpers.records import RERANKING, RETRIEVAL, amend, make, state, tier_recor
 import qwen3nb as q
 from qwen3nb.analysis.comparison.differences import significant, verdict
 from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.board.lead import find_lead, lead_conclusion
+from qwen3nb.answers.board.ranks import rank_table, standings
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.evaluation import evaluation_conclusion
@@ -22,13 +24,7 @@ from qwen3nb.answers.landing import (
     interference_finding,
     rerank_finding,
 )
-from qwen3nb.answers.leaderboard import (
-    find_lead,
-    lead_conclusion,
-    leaderboard,
-    rank_table,
-    standings,
-)
+from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.reranking import reranking
 from qwen3nb.metrics.intervals import difference_interval, excludes_zero
 from qwen3nb.report.card import limitations

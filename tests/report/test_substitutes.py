@@ -24,6 +24,10 @@ from qwen3nb.answers.ablation import Ablation
 from qwen3nb.answers.against_baseline import against_baseline
 from qwen3nb.answers.all_results import all_results, summarise
 from qwen3nb.answers.ann import ApproximateSearch
+from qwen3nb.answers.board.expected import expected_table, sts_table
+from qwen3nb.answers.board.lead import lead_conclusion, lead_figure
+from qwen3nb.answers.board.ranks import rank_table, standings
+from qwen3nb.answers.board.record_list import record_list
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.evaluation import baseline_figure, evaluation_conclusion, scores_table
@@ -31,15 +35,6 @@ from qwen3nb.answers.explorer import explore
 from qwen3nb.answers.how_sure import how_sure
 from qwen3nb.answers.interference import Interference
 from qwen3nb.answers.landing import headline_lead
-from qwen3nb.answers.leaderboard import (
-    expected_table,
-    lead_conclusion,
-    lead_figure,
-    rank_table,
-    record_list,
-    standings,
-    sts_table,
-)
 from qwen3nb.answers.one_model import (
     parts_table,
     per_query_figure,

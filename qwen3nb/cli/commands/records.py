@@ -71,7 +71,7 @@ def results(
         # By way of pandas' own JSON, which has null for NaN.
         opt.print_json(json.loads(records.to_frame().to_json(orient="records")))
     else:
-        from qwen3nb.answers.leaderboard import record_list
+        from qwen3nb.answers.board.record_list import record_list
 
         opt.print_table(record_list(records))
 

@@ -13,8 +13,8 @@ from qwen3nb.analysis.comparison.benchmark_means import (
     missing_tasks,
     tier_columns,
 )
+from qwen3nb.answers.board.ranks import rank_table, standings
 from qwen3nb.answers.comparison import compare
-from qwen3nb.answers.leaderboard import rank_table, standings
 from qwen3nb.records.record import MTEBScore
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 import qwen3nb as q
-from qwen3nb.answers.leaderboard import cost_table
+from qwen3nb.answers.board.costs import cost_table
 from qwen3nb.cli.main import main
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.custom.queries import ModelEntry, read_queries

@@ -13,7 +13,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from qwen3nb import paths
-from qwen3nb.answers.leaderboard import cost_table
+from qwen3nb.answers.board.costs import cost_table
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.datasets.rows import DataError

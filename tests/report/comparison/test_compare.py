@@ -9,8 +9,8 @@ from helpers.records import (
     noisy,
 )
 
+from qwen3nb.answers.board.lead import lead_conclusion, lead_figure
 from qwen3nb.answers.comparison import compare
-from qwen3nb.answers.leaderboard import lead_conclusion, lead_figure
 from qwen3nb.tiers import BENCHMARKS
 
 KEYS = [*BENCHMARKS["MTEB(eng, v2)"].types["Clustering"], *BENCHMARKS["BEIR"].tasks[3:9]]

@@ -15,7 +15,9 @@ from helpers.records import (
 )
 
 from qwen3nb.answers.all_results import all_results, write_all_results
-from qwen3nb.answers.leaderboard import headline_task, leaderboard, rank_table, standings
+from qwen3nb.answers.board.grid import headline_task
+from qwen3nb.answers.board.ranks import rank_table, standings
+from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results, verify

@@ -6,8 +6,8 @@ import pytest
 from helpers.records import amend, make, tier_records
 
 from qwen3nb.answers.all_results import summarise
+from qwen3nb.answers.board.expected import TARGETS, expected_table, sts_table
 from qwen3nb.answers.checks import Checks
-from qwen3nb.answers.leaderboard import _TARGETS, expected_table, sts_table
 from qwen3nb.answers.one_model import model_and_run_table, parts_table, suite_table
 from qwen3nb.answers.reproduction import Reproductions
 from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
@@ -119,8 +119,8 @@ def on(task, label, value, *, real=True, whole=True, metric="Spearman", **fields
         result,
         "task",
         type="STS" if task != "MSMARCO" else "Retrieval",
-        revision=_TARGETS[task][1] if real and task in _TARGETS else "local-1",
-        size=_TARGETS[task][2] if whole and task in _TARGETS else {"pairs": 40},
+        revision=TARGETS[task][1] if real and task in TARGETS else "local-1",
+        size=TARGETS[task][2] if whole and task in TARGETS else {"pairs": 40},
     )
     return result
 
@@ -143,7 +143,7 @@ def test_what_was_expected_stands_beside_what_was_measured():
 
 def test_a_target_is_judged_on_real_data_only(monkeypatch):
     monkeypatch.setattr(
-        "qwen3nb.answers.leaderboard.read_provenance",
+        "qwen3nb.answers.board.expected.read_provenance",
         lambda folder: {} if folder.name == "mine" else None,
     )
 

@@ -1,0 +1,1 @@
+"""What the leaderboard shows, one subject a module: its lead, scores, ranks, costs and models."""

@@ -1,0 +1,186 @@
+"""Which model is first, by how much, and is that shown? One sentence and one figure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.alignment import comparable
+from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.answers.comparison import Comparison
+from qwen3nb.records.record import Result
+from qwen3nb.report.render.differences import SINGLE_QUERY
+from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
+from qwen3nb.report.render.model_styles import model_styles
+from qwen3nb.report.render.table import Conclusion, not_shown, plural, score_text, short_task
+from qwen3nb.utils.format import interval_text
+
+_MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
+_MOST_NAMED = 3  # models that a sentence names
+_MOST_TASKS = 4  # tasks that a sentence names
+_HOW_SURE = "sure"  # notebook that explains how sure the lead is
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The best model on a task or benchmark, and the others that can be paired with it."""
+
+    name: str
+    record: Result  # for a benchmark, with the mean as its score
+    leads: tuple[PairedDifference, ...]  # differences from the others, the best of them first
+    queries: str  # number of paired queries, such as ``200 queries``
+    unpaired: int  # number of models whose scores cannot be paired with it
+
+    def first_shown(self, alpha: float) -> PairedDifference | None:
+        """The lead over the best of those that it is shown to be better than; None without any."""
+        for lead in self.leads:
+            if lead.significant(alpha):
+                return lead
+        return None
+
+    def sentence(self, alpha: float) -> str:
+        """The best model, its lead, and whether these queries show it."""
+        shown_lead = self.first_shown(alpha)
+        possibly_equal = [lead.second for lead in self.leads if not lead.significant(alpha)]
+        verb = "scores highest"
+        if shown_lead and not possibly_equal:
+            verb = "is best"
+        task = self.record.task
+        score = f"{task.main_metric} {score_text(self.record.main)}"
+        text = f"{self.name} {verb} on {short_task(task.key)}: {score}"
+        if not self.leads:
+            return f"{text}, over {self.queries}; no other model can be compared with it."
+        lead_over_next = self.leads[0]
+        text += f", {_lead_text(lead_over_next)}"
+        # The next best model is shown to be behind; others further down may not be.
+        if shown_lead is lead_over_next:
+            text += f", a difference that these {self.queries} show."
+            if possibly_equal:
+                names = _first_names(possibly_equal, _MOST_NAMED)
+                text += f" It is not shown to be ahead of {names}."
+            return text
+        text += f", not a difference that these {self.queries} show."
+        if shown_lead:
+            text += f" It is {_lead_text(shown_lead)}, which they do show."
+        return text
+
+
+def _lead_text(difference: PairedDifference) -> str:
+    if difference.identical and difference.n > 1:
+        return f"level with {difference.second} on every query"
+    ends = interval_text(difference.interval, sign=False, absent=f"({SINGLE_QUERY})")
+    return f"ahead of {difference.second} by {difference.difference:.3f} {ends}"
+
+
+def _first_names(names: Sequence[str], count: int) -> str:
+    """Return the first few names, and the number of further ones."""
+    text = ", ".join(names[:count])
+    if len(names) > count:
+        text += f" and {len(names) - count} more"
+    return text
+
+
+def find_lead(comparison: Comparison, *, task: str) -> Lead | None:
+    """Return the best model on a task or on the mean of a benchmark; None without results."""
+    records = comparison.scored(task)
+    if not records:
+        return None
+    by_score = sorted(records, key=lambda record: record.main.value or 0.0, reverse=True)
+    best = by_score[0]
+    name = comparison.name(best)
+    on_task = comparison.on(best.task.key)
+    lead_over: dict[str, PairedDifference] = {}
+    unpaired = 0
+    if on_task is not None:
+        # Stored as other - best; reversed, it is the lead of the best.
+        lead_over = {pair.first: pair.reversed() for pair in on_task.against(name)}
+        unpaired = len(on_task.unranked)  # models that lack a task of the mean
+    leads = []
+    for record in by_score[1:]:
+        lead = lead_over.get(comparison.name(record))
+        if lead is not None and comparable(best, record):
+            leads.append(lead)
+        else:
+            unpaired += 1
+    return Lead(name, best, tuple(leads), f"{best.main.n:,} {best.task.unit}", unpaired)
+
+
+def how_sure_page(comparison: Comparison) -> str:
+    """Return the page that explains how sure a lead is, relative to its own folder.
+
+    Empty if the book has none: for fewer than two models, or in a study without its notebook.
+    """
+    models = {record.model.identity for record in comparison.records.values()}
+    notebook = paths.notebooks() / f"{_HOW_SURE}.ipynb"
+    if len(models) < 2 or not notebook.is_file():
+        return ""
+    return f"{_HOW_SURE}.html"
+
+
+def lead_conclusion(
+    comparison: Comparison, *, task: str, results: Iterable[Result] = ()
+) -> Conclusion:
+    """State the best model on a task or mean, its lead, and whether the lead is significant.
+
+    Without results on it, the tasks of ``results`` are named.
+    """
+    lead = find_lead(comparison, task=task)
+    if lead is None:
+        return Conclusion(_no_results(results))
+    text = lead.sentence(comparison.procedure.alpha)
+    if lead.unpaired:
+        text += f" Not compared for lack of scores: {plural(lead.unpaired, 'model')}."
+    return Conclusion(text, data=comparison.data_used(task))
+
+
+def _no_results(results: Iterable[Result]) -> str:
+    tasks_with_results = sorted({short_task(result.task.key) for result in results})
+    place = "the tasks of this page" if tasks_with_results else "whole tasks"
+    text = (
+        f"No results yet on {place}: `qwen3nb eval` writes some. A run with `--limit` has a "
+        "separate page."
+    )
+    if tasks_with_results:
+        text += (
+            f" There are results on {_first_names(tasks_with_results, _MOST_TASKS)}; the reading "
+            "guide of the first page links their pages."
+        )
+    return text
+
+
+def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
+    """Draw how far each model is behind the best one, the best on top; None for fewer than two.
+
+    For a benchmark as task, its mean is shown.
+    """
+    lead = find_lead(comparison, task=task)
+    if lead is None or not lead.leads:
+        return None
+    alpha = comparison.procedure.alpha
+    deficits = [difference.reversed() for difference in lead.leads[:_MOST_BEHIND]]
+    styles = model_styles([lead.name, *(deficit.first for deficit in deficits)])
+    rows = [ForestRow(lead.name, 0.0, **styles[lead.name])]
+    for deficit in deficits:
+        row = ForestRow(
+            deficit.first,
+            deficit.difference,
+            deficit.interval,
+            clear=deficit.significant(alpha),
+            **styles[deficit.first],
+        )
+        rows.append(row)
+    key, metric = lead.record.task.key, lead.record.task.main_metric
+    score = lead.record.main.value or 0.0
+    caption = (
+        f"{short_task(key)}: how far each model is from the best, {lead.name} ({metric} "
+        f"{score:.3f}), paired over the same {lead.queries}, with the 95 % interval of the "
+        f"difference. Filled: different by the test ({comparison.test}, "
+        f"{comparison.family(key)}, corrected p < {alpha:g}) and by the interval; open: not."
+    )
+    return forest_figure(
+        rows,
+        xlabel=f"{metric} minus the best model's",
+        name="lead",
+        caption=caption + comparison.mean_note(task) + not_shown(len(lead.leads) - len(deficits)),
+        columns=1,
+        data=comparison.data_used(task),
+    )
