@@ -7,11 +7,9 @@ matter and the model in use.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from qwen3nb.analysis.comparison.alignment import (
     Names,
-    score_columns,
     system_name,
     system_names,
     without_result,
@@ -19,16 +17,15 @@ from qwen3nb.analysis.comparison.alignment import (
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
     TaskComparison,
-    paired_difference,
     paired_differences,
 )
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, shared_queries
+from qwen3nb.analysis.stats.resampling import DRAWS
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.comparison import Comparison
-from qwen3nb.metrics.intervals import Interval, mean_interval
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.record import Result
-from qwen3nb.records.results import from_oldest, newest
+from qwen3nb.records.results import newest
 from qwen3nb.records.store import latest
 from qwen3nb.utils.format import interval_text, p_value_text
 
@@ -368,110 +365,4 @@ def _category_row(category: str, matrix: ScoreMatrix, *, draws: int, seed: int) 
         difference=difference.difference,
         interval=difference.interval,
         p_value=difference.p_value,
-    )
-
-
-@dataclass(frozen=True)
-class TrendPoint:
-    """One run in a trend."""
-
-    label: str  # of the model
-    finished: str  # time, ISO 8601
-    identity: str  # of the model's weights and settings
-    revision: str  # of the data
-    # over queries; ``interval`` is its widened or Student's interval, or None for a single query
-    mean: float
-    interval: Interval | None
-    n: int
-    # mean paired difference from the previous run; None for the first run and where the data
-    # changed
-    change: float | None = None
-    change_interval: Interval | None = None  # of the change
-    p_value: float | None = None  # paired permutation test, Holm-corrected over all changes
-
-
-def trend(
-    results: Iterable[Result], *, metric: str, n_resamples: int = DRAWS, seed: int
-) -> tuple[TrendPoint, ...]:
-    """Successive runs of models, ordered by label and time; labels with one run are left out.
-
-    A run is a record; consecutive ones on the same revision of the data are compared by query.
-    """
-    runs_by_label: dict[str, list[Result]] = {}
-    for result in from_oldest(results):
-        if metric in result.per_query:
-            runs_by_label.setdefault(result.model.label, []).append(result)
-    points = []
-    for runs in runs_by_label.values():
-        if len(runs) < 2:  # a single run is no trend
-            continue
-        points.append(_point(runs[0], metric))
-        for previous, run in pairwise(runs):
-            change = _change(previous, run, metric, draws=n_resamples, seed=seed)
-            points.append(_with_change(_point(run, metric), change))
-    return tuple(_with_corrected_p_values(points))
-
-
-def _with_corrected_p_values(points: Iterable[TrendPoint]) -> list[TrendPoint]:
-    """Correct the p-values of all changes; points without one stay as they are."""
-    p_values = []
-    corrected = []
-    for point in points:
-        # The first run of a model has no change, and so no p-value.
-        if point.p_value is not None:
-            p_values.append(point.p_value)
-    adjusted = iter(adjust(p_values))
-    for point in points:
-        if point.p_value is not None:
-            corrected.append(replace(point, p_value=next(adjusted)))
-        else:
-            corrected.append(point)
-    return corrected
-
-
-def _point(run: Result, metric: str) -> TrendPoint:
-    """Return a run with its mean, not compared with another one."""
-    scores = run.scores.sample([metric])[:, 0]  # the only column of (n, 1)
-    _, interval = mean_interval(scores, level=LEVEL)
-    return TrendPoint(
-        label=run.model.label,
-        finished=run.finished,
-        identity=run.model.identity,
-        revision=str(run.task.revision),
-        mean=float(scores.mean()),
-        interval=interval,
-        n=len(scores),
-    )
-
-
-def _change(
-    previous: Result, run: Result, metric: str, *, draws: int, seed: int
-) -> PairedDifference | None:
-    """Return the paired difference of a run from the previous one; None on other data."""
-    task = previous.task
-    names = system_names([run, previous])
-    columns, _ = score_columns(task.key, [run, previous], names, metric, str(task.revision))
-    # The data have changed: one run has no scores on the revision of the other.
-    if len(columns) < 2:
-        return None
-    if not shared_queries([column.queries for column in columns.values()]):
-        return None
-    return paired_difference(
-        columns,
-        task=task.key,
-        metric=metric,
-        clusters=run.task.clusters,
-        draws=draws,
-        seed=seed,
-    )
-
-
-def _with_change(point: TrendPoint, change: PairedDifference | None) -> TrendPoint:
-    if change is None:
-        return point
-    return replace(
-        point,
-        change=change.difference,
-        change_interval=change.interval,
-        p_value=change.p_value,
     )

@@ -16,6 +16,7 @@ from qwen3nb.analysis.comparison.differences import (
     Verdict,
     significant,
 )
+from qwen3nb.analysis.comparison.trend import TrendPoint, trend
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.stats.paired_tests import FURTHER_TESTS
 from qwen3nb.analysis.stats.resampling import DRAWS
@@ -26,7 +27,6 @@ from qwen3nb.answers.candidate_rules import (
     CategoryRow,
     QueryChange,
     Recommendation,
-    TrendPoint,
 )
 from qwen3nb.answers.comparison import Comparison, compare
 from qwen3nb.answers.decision import Decision, decide, evidence, model_costs
@@ -319,9 +319,12 @@ class Candidates(Answer):
         return tuple(reasons)
 
     def _is_regression(self, run: TrendPoint) -> bool:
-        """Whether a run is shown to be worse than the one before, by more than the margin."""
+        """Whether a run is shown to be worse than the one before, by more than the margin.
+
+        A run on other data is not: the data may have become harder.
+        """
         procedure = self.comparison.procedure
-        if run.change is None or run.change >= -procedure.margin:
+        if run.data_changed or run.change is None or run.change >= -procedure.margin:
             return False
         return significant(run.p_value, run.change_interval, alpha=procedure.alpha)
 
@@ -386,7 +389,7 @@ class Candidates(Answer):
             "Differences": self._differences(),
             "By category": self.category_table(),
             "Queries that changed most": self.changes_table(),
-            "Earlier runs": self.trend_table(),
+            "Over time": self.trend_table(),
         }
         data = self.comparison.data_used()
         return {title: replace(table, data=data) for title, table in tables.items() if table.rows}
@@ -530,11 +533,11 @@ class Candidates(Answer):
         return Table.of(rows, heads, kind="words")
 
     def trend_table(self) -> Table:
-        """Earlier and current runs of each model; no rows if each ran once."""
+        """The runs of each model over time; no rows if each ran once."""
         rows = [self._run_row(run) for run in self.runs]
         note = (
-            f"Each run is paired with the one before on the same data; p: {NAMES[HOLM]} over the "
-            "changes."
+            "Each run is paired with the one before, on the queries that both have. "
+            f"p: {NAMES[HOLM]} over the changes."
         )
         return Table.of(rows, note=note)
 
@@ -550,7 +553,8 @@ class Candidates(Answer):
             mean_head: number(run.mean, interval=run.interval),
             "change\n95 % interval": number(run.change, "+.3f", interval=run.change_interval),
             "p\ncorrected": p_cell(run.p_value, run.change_interval, alpha=alpha),
-            "queries": run.n,
+            "queries\nshared": (f"{run.n:,}", _shared_text(run)),
+            "since then": _what_changed(run),
         }
 
     def to_markdown(self) -> str:
@@ -639,6 +643,26 @@ class Candidates(Answer):
             "detectable": self.comparison.detectable(difference),
             **fields,
         }
+
+
+def _shared_text(run: TrendPoint) -> str:
+    """Return how many queries a run shares with the previous one; empty for a first run."""
+    if run.change is None:
+        return ""
+    return f"{run.shared:,}"
+
+
+def _what_changed(run: TrendPoint) -> str:
+    """Say what a run has that the previous one had not: another model, or other data.
+
+    Empty for a first run, and where nothing changed.
+    """
+    changes = []
+    if run.model_changed:
+        changes.append("model")
+    if run.data_changed:
+        changes.append("data")
+    return " and ".join(changes)
 
 
 def _top_text(result: Result, query: str) -> str:
@@ -732,7 +756,7 @@ def compare_candidates(
         main_metric = records[0].task.main_metric
         # Candidates without that metric are left out now.
         records, left_out = select(tested=[main_metric])
-        tested = _tested_by_default(main_metric, records)
+        tested = tested_by_default(records)
     in_use = records[0]
     comparison = compare(
         records,
@@ -744,7 +768,7 @@ def compare_candidates(
         draws=n_resamples,
         seed=seed,
     )
-    runs = candidate_rules.trend(
+    runs = trend(
         candidate_rules.same_data(every_run, records),
         metric=tested[0],
         n_resamples=n_resamples,
@@ -759,11 +783,11 @@ def compare_candidates(
     )
 
 
-def _tested_by_default(main_metric: str, records: Sequence[Result]) -> list[str]:
-    """Return the main metric, and those of `_ALSO_TESTED` that every record has per query."""
-    tested = [main_metric]
+def tested_by_default(records: Sequence[Result]) -> list[str]:
+    """Return the task's main metric, then those of `_ALSO_TESTED` that every record has."""
+    tested = [record.task.main_metric for record in records[:1]]
     for metric in _ALSO_TESTED:
-        if metric != main_metric and all(metric in record.per_query for record in records):
+        if metric not in tested and all(metric in record.per_query for record in records):
             tested.append(metric)
     return tested
 

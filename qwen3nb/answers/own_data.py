@@ -134,7 +134,7 @@ class OwnData(Answer):
         return self._unless_empty(self.candidates.changes_table())
 
     def trend_table(self) -> Table | None:
-        """Earlier runs of the same models; None if each ran once."""
+        """The runs of each model over time; None if each ran once."""
         if self.candidates is None:
             return None
         return self._unless_empty(self.candidates.trend_table())

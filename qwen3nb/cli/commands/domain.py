@@ -144,8 +144,7 @@ def domain(
         raise DataError(f"no model given; use --model, or a table [models.NAME] in {queries}")
     from qwen3nb.evaluation.retrieval.custom import entry_name, evaluate_domain
 
-    metrics = tested or ("MRR@10", "nDCG@10")
-    _check_metrics(metrics)
+    _check_metrics(tested)
     opt.hide_library_bars()
     run = evaluate_domain(
         candidates,
@@ -161,9 +160,9 @@ def domain(
         folder = None
     else:
         folder = reports or paths.root() / "eval_results"
-    rule = RuleArguments(tested=metrics, alpha=alpha, margin=margin)
+    rule = RuleArguments(tested=tested, alpha=alpha, margin=margin)
     _print_decision(run, entry_name(candidates[0]), folder, rule, seed=seed)
-    _print_results(run, output, metrics)
+    _print_results(run, output, tested)
     _raise_failures(run)
 
 
@@ -236,12 +235,15 @@ def _print_models(models: Sequence[object]) -> None:
 
 
 def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[str]) -> None:
-    """Print means with 95 % intervals of ``metrics``, and the time and record of each model."""
-    from qwen3nb.answers.candidates import times_text
+    """Print means with 95 % intervals, and the time and record of each model.
+
+    The means are those of ``metrics``, by default those that decide (see `tested_by_default`).
+    """
+    from qwen3nb.answers.candidates import tested_by_default, times_text
     from qwen3nb.report.render.table import number
 
     rows = []
-    for metric in metrics:
+    for metric in metrics or tested_by_default(run.results):
         for result in run.results:
             score = result.metrics[metric]
             interval = number(score).interval

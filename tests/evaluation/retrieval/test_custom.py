@@ -364,7 +364,7 @@ def test_the_command_writes_a_report_and_ends_with_the_decision(data, home, own_
     assert re.fullmatch(r"evaluation_\d{8}_\d{6}", markdown.stem)
     assert markdown.read_text().startswith("# Keep random-16\n\nKeep random-16: ")
     report = json.loads(value.read_text())
-    assert (report["headline"], report["decides"]) == (verdict, "MRR@10")
+    assert (report["headline"], report["decides"]) == (verdict, "nDCG@10")
     assert set(report["models"]["random"]["per_query"]["MRR@10"]) == {"a", "c"}
     assert set(report["models"]["random"]["per_query"]) == set(RECORDED["own data"])
     assert report["queries"]["a"] == {"text": "alpha", "category": "first"}

@@ -35,7 +35,7 @@ def test_the_recommendation_and_everything_behind_it():
     lists = {name: ", ".join(f"{name}-{i}" for i in range(5)) for name in ("new", "now")}
     assert tops["new", "text of q1"] == (lists["new"], lists["now"])
     assert tops["same", "text of q0"] == ("not kept", "none")
-    assert "Earlier runs" not in tables
+    assert "Over time" not in tables
     assert report.regressions == ()
     assert "| new | **better** |" in report.to_markdown()
     value = json.loads(report.to_json(), parse_constant=pytest.fail)
@@ -104,7 +104,7 @@ def test_the_newest_run_worse_than_the_one_before_is_a_regression():
     report = compare_candidates(runs, current="now")
     (reason,) = report.regressions
     assert "now: its newest run is worse" in reason
-    rows = report.tables()["Earlier runs"].rows
+    rows = report.tables()["Over time"].rows
     assert [row[0].text for row in rows] == ["now", "now"]
 
 
