@@ -248,13 +248,13 @@ class Candidates(Answer):
 
     @property
     def headline(self) -> str:
-        """The decision in a sentence: ``Take Y …`` or ``Keep X …``."""
+        """The decision with all its reasons: ``Take Y …`` or ``Keep X …``."""
         return self.decision.text
 
     @property
     def conclusion(self) -> Conclusion:
-        """Whether a candidate should replace the model in use: ``Keep X`` or ``Take Y``."""
-        return Conclusion(self.headline)
+        """Whether a candidate should replace the model in use, in two short sentences."""
+        return Conclusion(self.decision.brief)
 
     def table(self) -> Table:
         """The verdict on each candidate."""
@@ -337,8 +337,8 @@ class Candidates(Answer):
         # A saturated metric has its own remark: more queries would not help.
         if detectable > procedure.margin and self.saturation is None:
             sentences.append(
-                f"These queries detect only differences of {detectable:.3f} or more with a power "
-                f"of 0.8; smaller ones above {procedure.margin:g} may be missed; use more queries."
+                f"These queries detect only differences of {detectable:.3f} or more (power 0.8). "
+                f"Smaller ones above {procedure.margin:g} may be missed; use more queries."
             )
         for difference in self.differences:
             is_significant = difference.significant(procedure.alpha)
@@ -403,20 +403,23 @@ class Candidates(Answer):
             verdict = Cell(recommendation.verdict, strong=recommendation.matters)
             effect = number(difference.difference, "+.3f", interval=difference.interval)
             alpha = self.comparison.procedure.alpha
+            candidate_mean, current_mean = difference.means
             row: dict[str, object] = {
-                f"against {self.current}": difference.first,
+                "candidate": difference.first,
                 "verdict": verdict,
-                f"Δ {difference.metric}": effect,
+                f"{difference.metric}\n{self.current}": (
+                    f"{candidate_mean:.3f}",
+                    f"against {current_mean:.3f}",
+                ),
+                "Δ": effect,
                 "p": p_cell(difference.corrected, difference.interval, alpha=alpha),
             }
             if has_unjudged:
                 row["judged\nfirst ten"] = judged[difference.first]
             row["queries"] = difference.n
             rows.append(row)
-        note = candidate_rules.rule(self.comparison, self.deciding)
-        if self.caution:
-            note += f" {self.caution}"
-        return Table.of(rows, note=note)
+        rule = candidate_rules.rule(self.comparison, self.deciding)
+        return Table.of(rows, note=self.caution, method=rule)
 
     def _judged_cell(self, difference: PairedDifference) -> tuple[str, str] | None:
         """Judged@10 of a candidate and of the model in use; None if all are judged, or unknown."""
@@ -569,8 +572,9 @@ class Candidates(Answer):
         finished = max(record.finished for record in self.records.values())
         parts = [
             f"# {escaped(self.decision.title)}",
-            escaped(self.headline),
+            escaped(self.decision.brief),
             f"{escaped(data)}, {finished[:10]}.",
+            "\n".join(f"- {escaped(sentence)}." for sentence in self.decision.sentences),
         ]
         for name, table in self.tables().items():
             parts += [f"## {name}", table.to_markdown()]

@@ -9,12 +9,7 @@ query, then by bytes per vector. Without one, the model in use stays, which so w
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from qwen3nb.analysis.comparison.differences import (
-    TEST,
-    PairedDifference,
-    TaskComparison,
-    correction_words,
-)
+from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.records.record import Result
 from qwen3nb.utils.format import duration_text, interval_text, p_value_text
@@ -68,6 +63,27 @@ class Decision:
         return f"Keep {self.current}"
 
     @property
+    def brief(self) -> str:
+        """The decision and what it rests on, in two short sentences."""
+        return f"{self.title}. {self._brief_evidence()}"
+
+    def _brief_evidence(self) -> str:
+        """Say in a sentence what the decision rests on."""
+        if self.outcome == NO_VERDICT:
+            return (
+                "Documents that nobody has judged, or found, could turn the verdict on every "
+                "candidate."
+            )
+        candidate_mean, current_mean = self.best.means
+        scores = (
+            f"{self.best.first} has {self.best.metric} {candidate_mean:.3f}, {self.current} "
+            f"{current_mean:.3f}, over {self.best.n} queries"
+        )
+        if self.use == self.current:
+            return f"No candidate is shown to be better by more than the margin: {scores}."
+        return f"{scores}."
+
+    @property
     def sentences(self) -> list[str]:
         """The reasons, with numbers: sentences without their full stops."""
         sentences = [self._first_sentence(), *self._rival_sentences()]
@@ -113,18 +129,15 @@ class Decision:
 
 
 def evidence(difference: PairedDifference) -> str:
-    """Describe a candidate's difference from the model in use, with interval and test."""
+    """Describe a candidate's difference from the model in use, with interval and p-value."""
     candidate_mean, current_mean = difference.means
     interval = interval_text(difference.interval, absent="(no interval)")
-    test = f"{TEST}, p {p_value_text(difference.corrected, relation=True)}"
-    correction = correction_words(
-        difference.correction, difference.family, "pairs of the models compared"
-    )
-    if correction:
-        test += f", {correction}"
+    p_value = f"p {p_value_text(difference.corrected, relation=True)}"
+    if difference.family > 1:
+        p_value = f"corrected {p_value}"
     return (
         f"{difference.metric} {candidate_mean:.3f} against {current_mean:.3f}, a difference of "
-        f"{difference.difference:+.3f} {interval} over {difference.n} queries ({test})"
+        f"{difference.difference:+.3f} {interval} over {difference.n} queries, {p_value}"
     )
 
 

@@ -13,7 +13,6 @@ from functools import cached_property
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.candidate_rules import CUSTOM_DATA, NothingFoundError
 from qwen3nb.answers.candidates import Candidates, compare_candidates
-from qwen3nb.answers.decision import NO_VERDICT, Decision
 from qwen3nb.answers.explorer import query_text
 from qwen3nb.metrics.retrieval import UNJUDGED
 from qwen3nb.records.data_used import DataUsed
@@ -43,27 +42,7 @@ class OwnData(Answer):
         if self.candidates is None:
             text = f"{self._scores_sentence()} {self.reason}".strip()
             return Conclusion(text, data=self._data)
-        decision = self.candidates.decision
-        return Conclusion(f"{decision.title}. {self._evidence(decision)}", data=self._data)
-
-    def _evidence(self, decision: Decision) -> str:
-        """Say in a sentence what the decision rests on."""
-        best = decision.best  # the difference that decides
-        if decision.outcome == NO_VERDICT:
-            candidates = plural(len(self.records) - 1, "candidate")  # without the model in use
-            return (
-                f"Documents that nobody has judged, or found, could turn the verdict on "
-                f"{len(decision.undecided)} of {candidates}."
-            )
-        candidate, current = best.first, best.second
-        candidate_mean, current_mean = best.means
-        scores = (
-            f"{candidate} has {best.metric} {candidate_mean:.3f}, {current} {current_mean:.3f}, "
-            f"over {best.n} queries"
-        )
-        if decision.use == decision.current:
-            return f"No candidate is shown to be better by more than the margin: {scores}."
-        return f"{scores}."
+        return Conclusion(self.candidates.decision.brief, data=self._data)
 
     def _scores_sentence(self) -> str:
         """Say what the models score, without a comparison; empty without records."""
@@ -86,9 +65,10 @@ class OwnData(Answer):
         """The verdict on each candidate; with one model, its scores; None without records."""
         if not self.records:
             return None
-        if self.candidates is not None:
-            return self.candidates.table()
-        return self.scores_table()
+        if self.candidates is None:
+            return self.scores_table()
+        verdicts = self.candidates.table()
+        return replace(verdicts, name="own-verdicts", caption=f"Candidates on {self.name}.")
 
     def figure(self) -> Figure | None:
         """The differences from the model in use, a panel per metric; None without any."""

@@ -16,7 +16,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import click
 
@@ -24,6 +24,10 @@ from qwen3nb.models.options import OPTIONS, ModelOptions
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.format import json_text, parse_size
 from qwen3nb.utils.secrets import PASSED, passed_names
+from qwen3nb.utils.terminal import say
+
+if TYPE_CHECKING:
+    from qwen3nb.answers.decision import Decision
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[Any], Any]
@@ -390,6 +394,14 @@ def print_table(table: Any, *columns: str, note: str = "") -> None:
     if not isinstance(table, Table):
         table = Table.of(table, columns, note=note)
     console.print_table(table)
+
+
+def print_decision(decision: "Decision") -> None:
+    """Print which model to use, and below it the reasons, one a line."""
+    from qwen3nb.report.render import console
+
+    say(decision.brief, bold=True)
+    console.print_list([f"{sentence}." for sentence in decision.sentences])
 
 
 def hide_library_bars() -> None:

@@ -281,7 +281,7 @@ def _report(
     except NothingFoundError as error:
         say(f"No decision: {error}", bold=True)
         return
-    say(report.headline, bold=True)
+    opt.print_decision(report.decision)
     opt.print_table(report.tables()["Recommendation"])
     if folder is None:
         return

@@ -243,7 +243,7 @@ def compare(
     if as_json:
         click.echo(report.to_json())
     else:
-        say(report.headline, bold=True)
+        opt.print_decision(report.decision)
         opt.print_table(report.tables()["Recommendation"])
         if not out:
             click.echo("--out report.md writes every metric, category, query and earlier run")

@@ -27,14 +27,30 @@ def print_table(table: Table) -> None:
         rich_table.add_column(_plain(head), overflow="fold", no_wrap=_has_intervals(cells))
     for row in table.rows:
         rich_table.add_row(*[_rich_text(cell) for cell in row])
-    console = Console(file=coloured(sys.stdout))
-    # A file or a pipe has no width of its own.
-    if not console.is_terminal:
-        console.width = max(console.width, _PIPE_WIDTH)
+    console = _console()
     console.print(rich_table)
     for note in (table.data.text, table.note):
         if note:
             console.print(_plain(note))
+
+
+def print_list(sentences: Sequence[str]) -> None:
+    """Print each sentence after a dash, with its further lines below the text."""
+    console = _console()
+    grid = RichTable.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(overflow="fold")
+    for sentence in sentences:
+        grid.add_row("-", _plain(sentence))
+    console.print(grid)
+
+
+def _console() -> Console:
+    """Return a console of the standard output; a file or a pipe has no width of its own."""
+    console = Console(file=coloured(sys.stdout))
+    if not console.is_terminal:
+        console.width = max(console.width, _PIPE_WIDTH)
+    return console
 
 
 def _has_intervals(cells: Sequence[Cell]) -> bool:

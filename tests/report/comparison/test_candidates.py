@@ -149,7 +149,9 @@ def test_compare_from_the_command_line(cli, saved, tmp_path):
     assert "better" in done.output
     assert json.loads((tmp_path / "c.json").read_text())["task"] == "mine-1a"
     assert (tmp_path / "c.md").read_text().startswith("# Take new instead of now\n")
-    assert done.stdout.startswith("Take new instead of now: MRR@10 ")
+    verdict, reason = done.stdout.splitlines()[:2]
+    assert verdict.startswith("Take new instead of now. new has MRR@10 0.")
+    assert reason.startswith("- MRR@10 0.")
     done = cli("compare", "--baseline", "now")
     assert done.stdout.endswith("writes every metric, category, query and earlier run\n")
     assert re.search(r"\[\+0\.\d{3}, \+0\.\d{3}\]", done.stdout)  # on one line
@@ -210,7 +212,8 @@ def test_the_main_metric_of_the_task_decides_unless_another_is_named():
 def test_a_corrected_p_value_is_given_with_its_family():
     records = [make(name, scores=noisy(mean, seed=i)) for i, (name, mean) in enumerate(FAMILY)]
     whole = compare_candidates(records, current="now")
-    assert "step-down MaxT over 3 pairs of the models compared" in whole.headline
+    assert "corrected p <" in whole.headline
+    assert "step-down MaxT over all 3 pairs of the models compared" in whole.table().method
     alone = compare_candidates(records, current="now", models=["new"])
     assert alone.differences[0].family == 1  # the pair that was asked for
-    assert "MaxT" not in alone.headline
+    assert "corrected" not in alone.headline
