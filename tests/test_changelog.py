@@ -9,6 +9,7 @@ from helpers import REPOSITORY
 from helpers.command_tree import commands
 
 import qwen3nb as q
+from qwen3nb.cli.spellings import current_words
 
 TEXT = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
 QUOTED = re.findall(r"`([^`]+)`", TEXT)
@@ -32,7 +33,8 @@ def named_values():
 @pytest.mark.parametrize("name", named_commands())
 def test_a_command_of_the_list_exists(name):
     tree = {**commands(groups=True), **commands()}
-    assert (name,) in tree
+    words = tuple(current_words([name]))  # an earlier release had other names
+    assert words in tree or words == ("help",)
 
 
 def test_an_option_of_the_list_exists():

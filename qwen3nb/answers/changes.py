@@ -103,7 +103,7 @@ class Changes(Answer):
         return "\n".join([head, *self.lines()])
 
     def lines(self) -> Iterator[str]:
-        """Yield a line per change, as `qwen3nb diff` prints them."""
+        """Yield a line per change, as `qwen3nb freeze diff` prints them."""
         for record in self.added:
             yield f"+ {record}"
         for record in self.removed:

@@ -9,47 +9,52 @@ import click
 from qwen3nb.cli.program import Program
 
 # By heading: the name of a command, its module and function in commands/, and a summary.
-_CONTENTS = {
+_FIRST = {
     "Make": {
         "new": ("study:new", "Begin a study of your own"),
-        "demo": ("study:demo", "Train, extract and evaluate toy models; build the book"),
-        "average": ("models:average", "Average the checkpoints of a training"),
+        "demo": ("study:demo", "Try everything on toy models, in minutes"),
         "extract": ("models:extract", "Extract the encoder of a checkpoint, verified"),
+    },
+    "Measure": {
+        "check": ("models:check", "Check that an encoder works, here or served"),
+        "eval": ("notebooks:evaluate", "Evaluate a model, and publish its page"),
+        "domain": ("domain:domain", "Evaluate on your own queries and documents"),
+        "rerank": ("rerank:rerank", "Score pairs, search and rerank, evaluate adapters"),
+        "sweep": ("notebooks:sweep", "Evaluate many models on many tiers; resumes"),
+        "run": ("notebooks:run", "Run any notebook, and publish its page"),
+    },
+    "Compare": {
+        "compare": ("records:compare", "Decide between models on your own data"),
+        "analyze": ("records:analyze", "Measure interference of jointly trained adapters"),
+        "results": ("records:results", "List records, or export the score of every query"),
+    },
+    "Publish": {
+        "book": ("study:book", "Build the book from the current results"),
+        "card": ("publish:card", "Write a model card; upload the model to the hub"),
+        "paper": ("publish:paper", "Write figures, tables and an article that compiles"),
+        "freeze": ("publish:freeze", "Freeze the study as a release; show what changed"),
+    },
+}
+# The same for commands that only `qwen3nb help all` lists.
+_MORE = {
+    "Make": {
+        "average": ("models:average", "Average the checkpoints of a training"),
         "encode": ("encode:encode", "Encode a file of texts to vectors"),
         "cache": ("encode:cache", "Inspect, verify and prune the cached vectors"),
         "fetch": ("tasks:fetch", "Download data sets and models into a mirror"),
     },
     "Measure": {
-        "quick": ("models:quick", "Check within a minute whether an encoder works"),
-        "parity": ("models:parity", "Check that a served model is the one measured"),
-        "eval": ("notebooks:evaluate", "Evaluate a model, and publish its page"),
-        "run": ("notebooks:run", "Run any notebook, and publish its page"),
-        "sweep": ("notebooks:sweep", "Evaluate many models on many tiers; resumes"),
-        "domain": ("domain:domain", "Evaluate on your own queries and documents"),
-        "rerank": ("rerank:rerank", "Score pairs of query and document"),
-        "rerank-suite": ("rerank:rerank_suite", "Search and rerank data sets or a tier"),
-        "rerank-outputs": ("rerank:rerank_outputs", "Evaluate all adapters of a training"),
-        "reproduce": ("tasks:reproduce", "Compare our scores with published ones"),
         "tasks": ("tasks:list_tasks", "List tasks, and the minutes they take"),
+        "reproduce": ("tasks:reproduce", "Compare our scores with published ones"),
         "contamination": ("tasks:contamination", "Look for the tests in training data"),
         "bench": ("bench:bench", "Measure speed, memory and errors of tests"),
     },
     "Compare": {
         "plan": ("records:plan", "Compute how many queries a difference needs"),
-        "compare": ("records:compare", "Decide between models on your own data"),
-        "analyze": ("records:analyze", "Measure interference of jointly trained adapters"),
-        "diff": ("records:diff", "Show what changed since a release, with intervals"),
-        "results": ("records:results", "List records, or export the score of every query"),
         "verify": ("records:verify", "Recompute the numbers of all records"),
     },
     "Publish": {
-        "book": ("study:book", "Build the book from the current results"),
         "report": ("publish:report", "Evaluate, compare and describe one model in a folder"),
-        "freeze": ("publish:freeze", "Freeze the study as a release"),
-        "card": ("publish:card", "Write a model card from training and results"),
-        "paper": ("publish:paper", "Write figures, tables and an article that compiles"),
-        "tables": ("publish:tables", "Write the paper's tables in another format"),
-        "push": ("models:push", "Upload an export to the hub, without secrets"),
     },
 }
 
@@ -57,7 +62,8 @@ _CONTENTS = {
 @click.group(
     "qwen3nb",
     cls=Program,
-    contents=_CONTENTS,
+    first=_FIRST,
+    more=_MORE,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="qwen3nb")
@@ -65,13 +71,9 @@ def main() -> None:
     """Extract, evaluate and compare Qwen3 encoders; publish a book of traceable results.
 
     \b
-    qwen3nb demo                                   everything on toy models, in minutes
     qwen3nb extract runs/ul2/checkpoint-9000 encoder
     qwen3nb eval --model encoder --tier smoke
     qwen3nb book
-
-    Exit codes: 0, success; 1, an error, or a part that failed; 2, an invalid command line; 3 and
-    above, verdicts listed in the command's help; 130, stopped by Ctrl-C.
     """
 
 

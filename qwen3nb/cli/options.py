@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import click
 
+from qwen3nb.cli.program import complete_parts
 from qwen3nb.models.options import OPTIONS, ModelOptions
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.format import json_text, parse_size
@@ -463,7 +464,9 @@ def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
             return command(**_with_arguments(values, arguments, spellings, texts))
 
         metavar = " ".join(spellings).upper()
-        decorated: Any = click.argument("arguments", nargs=-1, metavar=metavar)(call)
+        decorated: Any = click.argument(
+            "arguments", nargs=-1, metavar=metavar, shell_complete=complete_parts
+        )(call)
         for name, spelling in reversed(spellings.items()):  # click shows the last one first
             settings = OptionSettings(help=f"The same as {name.upper()}.")
             if name not in texts:  # then it is a path

@@ -11,29 +11,38 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 import click
 
 from qwen3nb import paths
-from qwen3nb.cli.spellings import respelled
+from qwen3nb.cli.spellings import current_words, respelled
 from qwen3nb.utils.atomic_files import explained
 from qwen3nb.utils.children import keep_exit_statuses
 from qwen3nb.utils.secrets import key_bound_to_hosts_in
 from qwen3nb.utils.terminal import guarded_streams, say
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from qwen3nb.records.results import Results
 
 # What PyTorch, CUDA and oneDNN say.
 _LACK_OF_MEMORY = re.compile("allocate memory|out of memory|could not create a (primitive|memory)")
 _COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
+_HAS_OLD_NAME = "qwen3nb.has_old_name"  # in a context: whether the command has another name today
+_MORE_HELP = "`qwen3nb help all` lists the rest; `qwen3nb help COMMAND` explains one."
+_EXIT_CODES = """Exit codes: 0, success; 1, an error, or a part that failed; 2, an invalid command \
+line; 3 and above, verdicts listed in the command's help; 130, stopped by Ctrl-C."""
+
+Contents: TypeAlias = Mapping[str, Mapping[str, tuple[str, str]]]
 
 
 class ClickSettings(TypedDict, total=False):
@@ -93,8 +102,12 @@ class Command(click.Command):
             # The opposite of a flag, such as --no-boost, is secondary.
             spellings.update(parameter.opts, parameter.secondary_opts)
         has_arguments = any(isinstance(parameter, click.Argument) for parameter in parameters)
-        words = [str(word) for word in args]
-        words = respelled(self.name or "", words, spellings, has_arguments=has_arguments)
+        given_words = [str(word) for word in args]
+        words = respelled(self.name or "", given_words, spellings, has_arguments=has_arguments)
+        has_old_name = ctx.find_root().meta.get(_HAS_OLD_NAME, False)
+        differs = has_old_name or words != given_words
+        if differs and not ctx.resilient_parsing:
+            say(f"Write: {ctx.command_path} {shlex.join(words)}".rstrip(), err=True, dim=True)
         return super().parse_args(ctx, words)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -125,10 +138,82 @@ class Command(click.Command):
             say(text, err=True, dim=True)
 
 
+class CommandWithParts(Command):
+    """A command with others below it: `card MODEL` writes a card, `card push` uploads a model.
+
+    A first word that names none of them is an argument of the command itself.
+
+    Attributes:
+        parts: the commands below it, by name.
+    """
+
+    def __init__(self, *args: Any, **settings: Unpack[CommandSettings]) -> None:
+        super().__init__(*args, **settings)
+        self.parts: dict[str, Command] = {}
+
+    def part(
+        self, name: str, **settings: Unpack[CommandSettings]
+    ) -> Callable[[Callable[..., Any]], Command]:
+        """Return a decorator that makes a function a command below this one."""
+
+        def decorate(function: Callable[..., Any]) -> Command:
+            part = click.command(name, cls=Command, **settings)(function)
+            self.parts[name] = part
+            return part
+
+        return decorate
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Parse the arguments of the command, or those of the part that the first one names."""
+        part = None
+        if args:
+            part = self.parts.get(str(args[0]))
+        if part is None:
+            return super().make_context(info_name, args, parent, **extra)
+        return part.make_context(f"{info_name} {part.name}", args[1:], parent, **extra)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a part, or an option."""
+        from click.shell_completion import CompletionItem
+
+        items = super().shell_complete(ctx, incomplete)
+        for name, part in self.parts.items():
+            if name.startswith(incomplete):
+                items.append(CompletionItem(name, help=part.get_short_help_str()))
+        return items
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands below this one."""
+        rows = []
+        for name, part in self.parts.items():
+            rows.append((f"{ctx.command_path} {name}", _summary(part)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def complete_parts(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete the first argument of a command with the names of its parts."""
+    if isinstance(ctx.command, CommandWithParts):
+        return ctx.command.shell_complete(ctx, incomplete)
+    return []
+
+
 class CommandGroup(click.Group):
     """A group that lists commands with whole first sentences and suggests similar names."""
 
     command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands, in the order in which they are defined."""
+        return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -154,26 +239,40 @@ class Program(CommandGroup):
     A command's module is imported when the command is used; ``--help`` imports none.
 
     Attributes:
-        contents: by heading and name, the location of a command in ``commands/``, such as
-            ``tasks:fetch``, and a summary.
+        first: the commands that one needs first, which ``--help`` lists. By heading and name: the
+            location of a command in ``commands/``, such as ``tasks:fetch``, and a summary.
+        contents: the same for all commands, which ``help all`` lists.
     """
 
     def __init__(
         self,
         *args: Any,
-        contents: Mapping[str, Mapping[str, tuple[str, str]]],
+        first: Contents,
+        more: Contents,
         **settings: Unpack[ClickSettings],
     ) -> None:
         super().__init__(*args, **settings)
-        self.contents = contents
-        self._locations: dict[str, str] = {}
-        for commands in contents.values():
+        self.first = first
+        self.contents: Contents = {
+            heading: {**commands, **more.get(heading, {})} for heading, commands in first.items()
+        }
+        self._locations: dict[str, str] = {"help": "help:show_help"}
+        for commands in self.contents.values():
             for name, (location, _summary) in commands.items():
                 self._locations[name] = location
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the commands, in the order of the help."""
-        return list(self._locations)
+        return [name for name in self._locations if name != "help"]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command by name, which may be an old one."""
+        words = current_words(args)
+        if words != args:
+            ctx.meta[_HAS_OLD_NAME] = True
+        return super().resolve_command(ctx, words)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import and return a command; None if the name is unknown."""
@@ -184,12 +283,39 @@ class Program(CommandGroup):
         return self.commands.get(name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands under their headings, aligned across them."""
-        width = max(len(name) for name in self._locations)
+        """Write the commands that one needs first, under their headings."""
+        rows = {}
+        for heading, commands in self.first.items():
+            rows[heading] = [(name, summary) for name, (_, summary) in commands.items()]
+        _write_sections(formatter, rows)
+        formatter.write(
+            "\n`qwen3nb help all` lists the rest; `qwen3nb help COMMAND` has details.\n"
+        )
+
+    def text_of_all(self, ctx: click.Context) -> str:
+        """Return the list of all commands, with those below them."""
+        formatter = ctx.make_formatter()
+        rows: dict[str, list[tuple[str, str]]] = {}
         for heading, commands in self.contents.items():
-            rows = [(name.ljust(width), summary) for name, (_, summary) in commands.items()]
-            with formatter.section(heading):
-                formatter.write_dl(rows)
+            rows[heading] = []
+            for name, (_location, summary) in commands.items():
+                rows[heading].append((name, summary))
+                for part in self._commands_below(ctx, name):
+                    rows[heading].append((f"{name} {part.name}", _summary(part)))
+        formatter.write_usage(ctx.command_path, "COMMAND [ARGS]...")
+        _write_sections(formatter, rows)
+        formatter.write_paragraph()
+        formatter.write_text(_EXIT_CODES)
+        return formatter.getvalue().rstrip("\n")
+
+    def _commands_below(self, ctx: click.Context, name: str) -> list[click.Command]:
+        """Return the commands below a command; notebooks are none."""
+        command = self.get_command(ctx, name)
+        if isinstance(command, CommandWithParts):
+            return list(command.parts.values())
+        if isinstance(command, click.Group):
+            return list(command.commands.values())
+        return []
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: object
@@ -237,6 +363,22 @@ class Program(CommandGroup):
             except KeyboardInterrupt as interruption:
                 message = "stopped. Repeat the command to resume; what was finished is kept"
                 raise Interrupted(message, interruption) from None
+
+
+def _summary(command: click.Command) -> str:
+    """Return the first sentence of the help of a command."""
+    return command.get_short_help_str(limit=1000).removesuffix(".")
+
+
+def _write_sections(
+    formatter: click.HelpFormatter, sections: Mapping[str, Sequence[tuple[str, str]]]
+) -> None:
+    """Write names and summaries under headings, aligned across them."""
+    names = [name for rows in sections.values() for name, _summary in rows]
+    width = max(map(len, names))
+    for heading, rows in sections.items():
+        with formatter.section(heading):
+            formatter.write_dl([(name.ljust(width), summary) for name, summary in rows])
 
 
 class _Mistake(click.ClickException):

@@ -23,6 +23,7 @@ import click
 import qwen3nb
 from qwen3nb import paths
 from qwen3nb.cli.main import main
+from qwen3nb.cli.program import CommandWithParts
 from qwen3nb.execution.parameters import (
     ParameterError,
     is_text_notebook,
@@ -109,6 +110,9 @@ def _command_text(name: str, command: click.Command, parent: click.Context) -> s
     rows = _option_rows(command, context)
     if rows:
         text.append(_table(("option", "what"), rows))
+    if isinstance(command, CommandWithParts):
+        for part_name, part in command.parts.items():
+            text.append(_command_text(f"{name} {part_name}", part, parent))
     if isinstance(command, click.Group) and name != "run":  # its commands are notebooks
         text.append(_commands_of(command, command.list_commands(context), context))
     return "\n".join(text)

@@ -1,8 +1,9 @@
-"""Other spellings of options: accepted, but not listed.
+"""Other names of commands and other spellings of options: accepted, but not listed.
 
-The design documents write options with underscores (``--output_dir``), by the names of their own
-scripts (``--encoder_path``, ``--run_sts``), and several values after one option
-(``--baselines e5-base gte-base``). Each is rewritten to the option of the command.
+A command that has moved is found by its old name. The design documents write options with
+underscores (``--output_dir``), by the names of their own scripts (``--encoder_path``,
+``--run_sts``), and several values after one option (``--baselines e5-base gte-base``). Each is
+rewritten to the option of the command. The line that one would write today is then printed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,25 @@ from collections.abc import Collection, Mapping, Sequence
 
 import click
 
+# By its words: where a command of an earlier release, or of the design documents, is today.
+_COMMANDS: Mapping[str, str] = {
+    "quick": "check",
+    "parity": "check parity",
+    "rerank-suite": "rerank suite",
+    "rerank-outputs": "rerank outputs",
+    "tables": "paper tables",
+    "push": "card push",
+    "diff": "freeze diff",
+    "bench compare": "bench diff",
+    "analyze-results": "analyze",
+    "average-checkpoints": "average",
+    "evaluate-embeddings": "rerank outputs",
+    "evaluate-reranking-suite": "rerank suite",
+    "extract-encoder": "extract",
+    "generate-model-card": "card",
+    "quick-eval": "check",
+    "run-evaluation": "report",
+}
 # By command, and for every command under the empty name: the option that another spelling stands
 # for. It applies where the command has that option, and none of the other name.
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -31,7 +51,7 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
     "extract": {"--checkpoint": "--model"},
     "average": {"--checkpoint-dir": "--training", "--last-n": "--last", "--best-n": "--best"},
     "report": {"--qwen3-baseline-path": "--baselines"},
-    "rerank-outputs": {"--checkpoint": "--adapter"},
+    "outputs": {"--checkpoint": "--adapter"},
     "analyze": {"--output-dir": "--outputs"},
 }
 # Flags that select tasks: the MTEB type; empty if the command runs them without it.
@@ -54,6 +74,23 @@ _INSTEAD: Mapping[str, str] = {
     "--mteb-tasks": "`qwen3nb eval --model M --tasks A,B` runs these tasks",
     "--retrieval-num-docs": "`qwen3nb eval --model M --limit N` bounds a task",
 }
+
+
+def current_words(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line with the name that its command has today.
+
+    >>> current_words(["push", "encoder"])
+    ['card', 'push', 'encoder']
+    """
+    for count in (2, 1):
+        name = " ".join(words[:count]).replace("_", "-")
+        if name in _COMMANDS:
+            return [*_COMMANDS[name].split(), *words[count:]]
+    # `rerank --pairs` was the only one that it did.
+    scores_pairs = words[:1] == ["rerank"] and words[1:2] and words[1].startswith("--")
+    if scores_pairs and words[1] != "--help":
+        return ["rerank", "pairs", *words[1:]]
+    return list(words)
 
 
 def respelled(

@@ -45,7 +45,7 @@ SHORTER = {
     "bench encode": "--texts 4 --rounds 1 --model encoder",
     "bench rerank": "--size tiny --documents 2 --rounds 1",
     "encode --model encoder --input texts.jsonl --out short.npy": "--dimensions 8",
-    "rerank-suite": "--depth 2",
+    "rerank suite": "--depth 2",
     "run ablation": "--poolings mean,last --no-append-eos --no-normalization --prefix ''",
     "run ann": "--nprobe 1,64 --ef-search 16,512 --threads 1",
     "sweep --model": "--dry-run",
@@ -55,12 +55,12 @@ SHORTER = {
 # Commands that tests elsewhere run in full, or that need OpenVINO.
 ELSEWHERE = (
     "bench calibration --simulations",
-    "bench compare",
+    "bench diff",
     "bench encode --peer openvino-int8",
     "book",
     "demo",
     "encode --model encoder --input texts.jsonl --out vectors --ray",
-    "parity",
+    "check parity",
 )
 
 # Lines that are read: what they begin with, without their environment; of these, what is run.
@@ -77,16 +77,16 @@ READ = {
     "eval --model encoder --tier smoke --prompt query=find: ": True,
     "extract runs/ul2-best": False,
     "fetch": False,
-    "push": False,
+    "card push": False,
     "extract runs/ul2/checkpoint-9000 encoder --pooling mean": False,
     "paper --style neurips": False,
-    "quick Qwen/Qwen3-0.6B": False,
+    "check Qwen/Qwen3-0.6B": False,
     "report": False,
     "report --encoder_path": True,
     "report --model encoder --baselines bm25,all-MiniLM-L6-v2": True,
     "reproduce --mirror": False,
-    "rerank-outputs": False,
-    "rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval": False,
+    "rerank outputs": False,
+    "rerank suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval": False,
     "tasks --benchmark": False,
     "tasks --tier fast --model all-MiniLM-L6-v2": False,
 }
@@ -94,7 +94,7 @@ READ = {
 # Exit codes other than 0 that an example announces.
 EXITS = {
     "plan": {0, 3},
-    "quick": {0, 1},  # random weights fail some checks
+    "check": {0, 1},  # random weights fail some checks
     "reproduce": {0, 1},  # and reproduce no published score
     "compare --baseline encoder --margin 0.02": {0, 3},
 }
@@ -198,7 +198,7 @@ def typed(study, home, monkeypatch, cli, read):
         environment, words = arguments_of(real)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        for release in words[1:] if words[0] == "diff" else ():
+        for release in words[2:] if words[:2] == ["freeze", "diff"] else ():
             cli("freeze", release)
         run = cli if starts(example, READ) in (None, True) else read
         return run(*words, *shlex.split(starts(example, SHORTER) or ""))
@@ -214,7 +214,8 @@ def read(monkeypatch, cli):
     """Only read a line: its options."""
 
     def read(*words):
-        command = main.get_command(click.Context(main), words[0])
+        tree = commands()
+        command = tree.get(tuple(words[:2])) or tree[tuple(words[:1])]
         with monkeypatch.context() as patch:
             patch.setattr(command, "callback", lambda **_: None)
             return cli(*words)

@@ -35,6 +35,32 @@ def test_help_lists_commands_whole(cli, checkout, monkeypatch, width):
         assert len(names) == len(set(names)) > 0
 
 
+def listed_commands(text):
+    """The names that a list of commands has, in lines of two blanks, a name and a summary."""
+    headings = "|".join(main.contents)
+    _, *sections = re.split(rf"^(?:{headings}):$", text, flags=re.MULTILINE)
+    return re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", "".join(sections), flags=re.MULTILINE)
+
+
+def test_the_first_help_lists_few_commands_and_help_all_the_rest(cli, checkout):
+    first = listed_commands(cli("-h").stdout)
+    assert 0 < len(first) <= 16  # of 20: four are to come
+    everything = listed_commands(cli("help", "all").stdout)
+    assert set(first) < set(everything)
+    with_parts = [" ".join(words) for words in commands() if words[0] != "run"]
+    assert {*everything} >= {*with_parts}
+    assert len(everything) == len(set(everything))
+
+
+def test_help_explains_a_command(cli, checkout):
+    assert cli("help").stdout == cli("--help").stdout
+    assert cli("help", "eval").stdout == cli("eval", "--help").stdout
+    assert cli("help", "card", "push").stdout == cli("card", "push", "--help").stdout
+    wrong = cli("help", "evla")
+    assert wrong.exit_code == 2
+    assert "Did you mean 'eval'?" in wrong.stderr
+
+
 def test_help_of_every_command_loads_nothing_heavy(checkout):
     """One process shows the help of all, and names the first that brings a library."""
     words = [(), ("run",), *commands()]
@@ -69,23 +95,25 @@ def test_help_of_every_command_loads_nothing_heavy(checkout):
         ("extract c o --prompt query=a --prompt query=b", "query is given twice"),
         ("encode --model m --input i --out o --prompt qeury=find:", "did you mean 'query'?"),
         ("verify resluts", "resluts: no such file or folder. See `qwen3nb verify -h`."),
-        ("quick", "Missing MODEL, or option --model. See `qwen3nb quick -h`."),
-        ("quick x --pooling men", "'men' is not one of 'mean', 'cls', 'last', "),
+        ("check", "Missing MODEL, or option --model. See `qwen3nb check -h`."),
+        ("check x --pooling men", "'men' is not one of 'mean', 'cls', 'last', "),
         ("eval --tier smok", "'pydocs', 'fast', 'full'"),
         ("eval --pass-env NO_SUCH", "NO_SUCH is not set. See `qwen3nb eval -h`."),
         ("encode", "Missing option '--model'. See `qwen3nb encode -h`."),
         ("tasks x", "Got unexpected extra argument (x)"),
         ("fetch", "give --tier, --tasks or --model. See `qwen3nb fetch -h`."),
         ("sweep", "give a TOML file, --model or --notebook. See `qwen3nb sweep -h`."),
-        ("rerank-outputs", "expected either OUTPUTS or --adapter. See `qwen3nb rerank-outputs"),
-        ("rerank-outputs o --tier fast --data x", "data sets or --tier; got both"),
-        ("rerank-suite --model m", "either data sets or --tier; got neither"),
-        ("rerank-suite --model m --tier fast x", "got both, x and fast"),
+        ("rerank outputs", "expected either OUTPUTS or --adapter. See `qwen3nb rerank outputs"),
+        ("rerank outputs o --tier fast --data x", "data sets or --tier; got both"),
+        ("rerank suite --model m", "either data sets or --tier; got neither"),
+        ("rerank suite --model m --tier fast x", "got both, x and fast"),
     ],
 )
 def test_a_mistake_is_one_line(cli, checkout, line, expected):
     done = cli(*shlex.split(line))
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("study: ")]
+    lines = [
+        line for line in done.stderr.splitlines() if not line.startswith(("study: ", "Write: "))
+    ]
     assert done.exit_code == 2
     assert len(lines) == 1
     assert lines[0].startswith("Error: ")
@@ -122,7 +150,7 @@ def raising(error):
     ("line", "message"),
     [
         ("average {folder} {out} --last 2", "checkpoint-N"),
-        ("push {checkpoint} lab/model", "this is not an export"),
+        ("card push {checkpoint} lab/model", "this is not an export"),
         ("run ablation -p training nowhere", "no folder 'nowhere' with the check"),
         ("eval --checkpoint randm", "Did you mean 'random'"),
         ("results --to {out}.xls", ".parquet"),
@@ -147,30 +175,31 @@ REQUIRED = {
         "output": "o",
     },
     "average --checkpoint-dir c --output=o --last-n 5": {"folder": "c", "output": "o", "last": 5},
-    "quick --encoder-path e --batch-size 8": {"model": "e", "batch_size": 8},
+    "check --encoder-path e --batch-size 8": {"model": "e", "batch_size": 8},
     "report --encoder-path e --output-dir o --retrieval-num-docs 9 --baselines b": {
         "model": "e",
         "output": "o",
         "limit": 9,
     },
     "card --model m --eval-results r --output o": {"results": "r", "output": "o"},
-    "rerank-outputs --checkpoint a --config c --eval-tier fast": {
+    "rerank outputs --checkpoint a --config c --eval-tier fast": {
         "checkpoint": "a",
         "tier": "fast",
     },
-    "rerank-suite --model m --eval-tier fast": {"tier": "fast"},
+    "rerank suite --model m --eval-tier fast": {"tier": "fast"},
     "analyze --output-dir o": {"output_dir": "o"},
 }
 
 
 @pytest.mark.parametrize("line", REQUIRED)
 def test_the_spellings_of_the_requirements_work_and_are_not_listed(checkout, cli, line):
-    name, *words = line.split()
-    params = commands()[name,].make_context(name, list(words)).params
+    name, dash, options = line.partition(" --")
+    words = f"{dash}{options}".split()
+    params = commands()[tuple(name.split())].make_context(name, words).params
     assert {key: str(params[key]) for key in REQUIRED[line]} == {
         key: str(value) for key, value in REQUIRED[line].items()
     }
-    listed = cli(name, "--help").output
+    listed = cli(*name.split(), "--help").output
     assert not re.search(r"--(output|checkpoint-dir|encoder-path|output-dir|eval-\w+)\b", listed)
 
 
@@ -208,7 +237,7 @@ domain --queries q.toml --documents d.jsonl
 eval --model bm25 --dry-run
 freeze v1
 reproduce
-rerank-suite --model m SciFact
+rerank suite --model m SciFact
 run mine
 sweep --model bm25
 verify

@@ -89,10 +89,10 @@ DOMAIN = ["domain", "--queries", "q.toml", "--documents", "d.jsonl", "--model"]
 # What is written first, and the arguments.
 CASES = {
     "command": (NOTHING, [HOSTILE]),
-    "model": (NOTHING, ["quick", HOSTILE]),
+    "model": (NOTHING, ["check", HOSTILE]),
     "sweep key": (text_file("s.toml", f"{QUOTED} = 1\n"), ["sweep", "s.toml"]),
-    "config type": (with_model(hostile_type), ["quick", "model"]),
-    "tensor": (with_model(hostile_tensor), ["quick", "model"]),
+    "config type": (with_model(hostile_type), ["check", "model"]),
+    "tensor": (with_model(hostile_tensor), ["check", "model"]),
     "damaged record": (with_damaged_record, ["verify"]),
     "labels": (with_records, ["compare", "--baseline", "now", "--resamples", "100"]),
     "own data": (documents, [*DOMAIN, "random", "--check"]),

@@ -82,7 +82,7 @@ def scored(cli, folder, tmp_path):
     def scored(lines, *options):
         (tmp_path / "pairs.jsonl").write_text("\n".join(lines) + "\n")
         files = ("--pairs", tmp_path / "pairs.jsonl", "--out", tmp_path / "s.jsonl")
-        done = cli("rerank", "--model", folder, "--device", "cpu", *files, *options)
+        done = cli("rerank", "pairs", "--model", folder, "--device", "cpu", *files, *options)
         output = tmp_path / "s.jsonl"
         rows = map(json.loads, output.read_text().splitlines()) if output.exists() else ()
         return done, list(rows)
@@ -121,7 +121,7 @@ def test_what_is_not_a_pair_is_named_in_a_line(scored, broken, message):
 def test_what_failed_is_named_after_what_was_finished(cli, folder, tmp_path, home):
     beir = write_beir(tmp_path / "words", queries=3)
     (tmp_path / "empty").mkdir()
-    suite = ("rerank-suite", "--model", folder, "--device", "cpu", "--depth", 4, "--limit", 2)
+    suite = ("rerank", "suite", "--model", folder, "--device", "cpu", "--depth", 4, "--limit", 2)
     suite += ("--first", "bm25", "--first", "random:8")
     done = cli(*suite, tmp_path / "empty", beir)
     assert done.exit_code == 1
@@ -143,7 +143,7 @@ def test_one_adapter_with_its_configuration(cli, adapters, tmp_path, home):
     adapter = ("--checkpoint", seed / "checkpoints" / "final", "--model", adapters / "base")
     config = ("--config", adapters / "configs" / "rank_only_r4.yaml", "--eval-tier", "smoke")
     short = ("--limit", 3, "--depth", 4, "--device", "cpu", "--dtype", "float32")
-    done = cli("rerank-outputs", *adapter, *config, *short)
+    done = cli("rerank", "outputs", *adapter, *config, *short)
     assert done.exit_code == 0, done.output
     assert "PyDocsSampleRetrieval.bm25-4-limit3: nDCG@10" in done.output
     (file,) = seed.glob("results/PyDocs*.json")
@@ -228,7 +228,7 @@ def test_a_benchmark_that_is_kept(answer, cli, monkeypatch, tmp_path):
     (kept := tmp_path / "kept.json").write_text(json.dumps(document))
     compared = answer("bench", "compare", kept, kept)
     assert [(row["method"], row["speed"]) for row in compared["rows"]] == [("peer", 1.0)]
-    assert f"A: {document['machine']}" in cli("bench", "compare", kept, kept).stdout
+    assert f"A: {document['machine']}" in cli("bench", "diff", kept, kept).stdout
 
 
 def test_the_minutes_of_a_search_model_are_those_of_its_index(answer, monkeypatch):

@@ -8,8 +8,9 @@ from qwen3nb.cli.spellings import respelled
 
 
 def parsed(line):
-    name, *words = line.split()
-    return commands()[name,].make_context(name, words).params
+    name, dash, options = line.partition(" --")
+    words = f"{dash}{options}".split()
+    return commands()[tuple(name.split())].make_context(name, words).params
 
 
 SAME = {
@@ -27,13 +28,13 @@ SAME = {
     "eval --encoder_path=e --run_sts --output_dir=o": "eval --model e --types STS --out o",
     "eval --model e --max_length 9 --no-append_eos": "eval --model e --max-length 9 "
     "--no-append-eos",
-    "quick --encoder_path e --batch_size 8": "quick --model e --batch-size 8",
+    "check --encoder_path e --batch_size 8": "check --model e --batch-size 8",
     "card --model_name m --eval_results r --output o": "card --model m --results r --out o",
     "extract --checkpoint c --output_dir o --max_length 9": "extract --model c --out o "
     "--max-length 9",
     "average --checkpoint_dir c --output o --last_n 5": "average --training c --out o --last 5",
     "analyze --output_dir o": "analyze --outputs o",
-    "rerank-suite --model m --eval_tier fast --batch_size 64": "rerank-suite --model m "
+    "rerank suite --model m --eval_tier fast --batch_size 64": "rerank suite --model m "
     "--tier fast --batch-size 64",
     "domain --queries q --documents d --model m --output_dir o": "domain --queries q "
     "--documents d --model m --out o",
@@ -69,7 +70,7 @@ def test_every_option_of_every_command_may_have_underscores(checkout):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("quick --model e --run_sts", "qwen3nb eval --model M --types STS"),
+        ("check --model e --run_sts", "qwen3nb eval --model M --types STS"),
         ("eval --model e --baselines a b", "qwen3nb report --model M --baselines A,B"),
         ("eval --model e --qwen3_baseline_path p", "qwen3nb report"),
         ("card m --run_retrieval", "--types Retrieval"),
@@ -94,3 +95,81 @@ def test_one_value_follows_an_option_of_a_command_with_arguments():
     arguments = ["--tasks", "A", "plan.toml"]
     assert respelled("sweep", arguments, known, has_arguments=True) == arguments
     assert respelled("eval", arguments, known) == ["--tasks", "A,plan.toml"]
+
+
+# What a command was called in an earlier release, or in the design documents, and is called now.
+MOVED = {
+    "quick": "check",
+    "parity": "check parity",
+    "rerank-suite": "rerank suite",
+    "rerank-outputs": "rerank outputs",
+    "tables": "paper tables",
+    "push": "card push",
+    "diff": "freeze diff",
+    "bench compare": "bench diff",
+    "quick_eval": "check",
+    "run_evaluation": "report",
+    "generate_model_card": "card",
+    "extract_encoder": "extract",
+    "average_checkpoints": "average",
+    "evaluate_reranking_suite": "rerank suite",
+    "evaluate_embeddings": "rerank outputs",
+    "analyze_results": "analyze",
+}
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_a_command_is_found_by_its_old_name_and_says_what_to_write(checkout, cli, old):
+    done = cli(*old.split(), "--help")
+    assert done.exit_code == 0
+    assert done.stdout == cli(*MOVED[old].split(), "--help").stdout
+    assert done.stdout.startswith(f"Usage: qwen3nb {MOVED[old]} ")
+    assert done.stderr == f"Write: qwen3nb {MOVED[old]} --help\n"
+
+
+@pytest.mark.parametrize("line", ["rerank --model m --pairs p --out o", "rerank --help"])
+def test_rerank_alone_scored_pairs(checkout, cli, tmp_path, line):
+    done = cli(*line.split())
+    if line == "rerank --help":
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "suite" in done.stdout
+    else:
+        first_line = done.stderr.splitlines()[0]
+        assert first_line == "Write: qwen3nb rerank pairs --model m --pairs p --out o"
+
+
+def test_old_names_keep_their_exit_codes(checkout, cli):
+    unknown = cli("diff", "no-such-release")
+    assert unknown.exit_code == cli("freeze", "diff", "no-such-release").exit_code == 2
+    assert (
+        cli("push", "nowhere", "a/b").exit_code
+        == cli("card", "push", "nowhere", "a/b").exit_code
+        == 1
+    )
+
+
+def test_another_spelling_of_an_option_says_what_to_write(checkout, cli):
+    written = cli("verify", "--no-such").stderr
+    assert "Write:" not in written
+    done = cli("average", "--checkpoint_dir", "a b", "--output=o")
+    assert done.stderr.splitlines()[0] == "Write: qwen3nb average --training 'a b' --out=o"
+
+
+def test_words_below_a_command_are_completed(checkout, monkeypatch):
+    from click.shell_completion import ShellComplete
+
+    from qwen3nb.cli.main import main
+
+    complete = ShellComplete(main, {}, "qwen3nb", "_QWEN3NB_COMPLETE")
+
+    def completions(*words):
+        return [item.value for item in complete.get_completions([*words[:-1]], words[-1])]
+
+    assert completions("fr") == ["freeze"]
+    assert completions("card", "p") == ["push"]
+    assert completions("freeze", "d") == ["diff"]
+    assert completions("paper", "") == ["tables"]
+    assert completions("check", "pa") == ["parity"]
+    assert completions("rerank", "") == ["pairs", "suite", "outputs"]
+    assert completions("card", "push", "--dr") == ["--dry-run"]
+    assert completions("push", "--dr") == ["--dry-run"]

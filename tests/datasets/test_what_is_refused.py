@@ -499,5 +499,5 @@ def test_limits_in_the_guide_are_those_of_the_code():
     limits = dict(rows_of("Limits"))
     assert limits["a line, a text in a Parquet file"] == f"{LINE >> 20} MiB"
     assert limits["a compressed file, unpacked"].startswith(f"{RATIO} times its size")
-    for name in ("domain", "rerank", "rerank-suite", "rerank-outputs", "analyze"):
-        assert "--read-limit" in CliRunner().invoke(main, [name, "--help"]).output
+    for name in ("domain", "rerank pairs", "rerank suite", "rerank outputs", "analyze"):
+        assert "--read-limit" in CliRunner().invoke(main, [*name.split(), "--help"]).output

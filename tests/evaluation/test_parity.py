@@ -372,7 +372,7 @@ def test_the_page_names_causes_and_marks_what_differs(export):
 
 
 def test_the_command_exits_with_3_and_names_the_cause(cli, export):
-    words = ("parity", "random:8")
+    words = ("check", "parity", "random:8")
     done = cli(*words, "random:8", "--probes-only")
     assert (done.exit_code, done.output.splitlines()[0]) == (0, "random:8 is the same as random-8")
     other = cli(*words, "random:6", "--probes-only", "--json")
@@ -381,7 +381,7 @@ def test_the_command_exits_with_3_and_names_the_cause(cli, export):
     graph = cli(*words, export / "onnx/model.onnx")
     assert (graph.exit_code, "expected a graph of random-8" in graph.output) == (1, True)
     (export.parent / "half.onnx").write_bytes(b"version https://git-lfs")
-    half = cli("parity", export, export.parent / "half.onnx")
+    half = cli("check", "parity", export, export.parent / "half.onnx")
     assert (half.exit_code, "half.onnx: no graph that ONNX" in half.output) == (1, True)
     gguf = cli(*words, "model.gguf")
     assert "llama-server -m model.gguf --embeddings" in gguf.output
@@ -390,5 +390,5 @@ def test_the_command_exits_with_3_and_names_the_cause(cli, export):
 def test_an_openvino_graph_without_its_weights_is_one_line(cli, export):
     pytest.importorskip("openvino")
     (export.parent / "x.xml").write_text("<net/>")
-    refused = cli("parity", export, export.parent / "x.xml", "--probes-only")
+    refused = cli("check", "parity", export, export.parent / "x.xml", "--probes-only")
     assert (refused.exit_code, "x.xml: no graph with weights" in refused.output) == (1, True)

@@ -3,6 +3,7 @@
 import click
 
 from qwen3nb.cli.main import main
+from qwen3nb.cli.program import CommandWithParts
 
 # Libraries that help may not load.
 HEAVY = set(
@@ -25,6 +26,9 @@ def commands(*, groups=False):
 
 def _all(command, context, words):
     yield words, command
+    if isinstance(command, CommandWithParts):
+        for name, part in command.parts.items():
+            yield (*words, name), part
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)

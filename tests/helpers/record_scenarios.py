@@ -173,7 +173,7 @@ def _evaluated(model, task, scores, *, versions):
     return result
 
 
-# `qwen3nb rerank-suite` on one data set; its earlier record has another run.
+# `qwen3nb rerank suite` on one data set; its earlier record has another run.
 
 
 class _Reranker:

@@ -71,7 +71,7 @@ RERANKERS = {
     "LogitScore, undeclared": settings(made.logit_reranker, model_type=None),
 }
 ONE = "expected a model with one vector per text"
-PAIRS = f"{ONE}.*; `qwen3nb rerank` runs"
+PAIRS = f"{ONE}.*; `qwen3nb rerank pairs` runs"
 SEARCHES = {"SPLADE": made.splade, "MultiVectorEncoder": made.multi_vector}
 REFUSED = {
     "SpladePooling, declared dense": (
@@ -188,7 +188,7 @@ def test_a_cross_encoder_of_yes_and_no_is_a_reranker(write, name):
     from sentence_transformers import CrossEncoder
 
     folder = write(name)
-    with pytest.raises(SpecError, match="a cross-encoder, .*`qwen3nb rerank`"):
+    with pytest.raises(SpecError, match="a cross-encoder, .*`qwen3nb rerank pairs`"):
         load_encoder(folder, cache=False, pooling="mean")
     scores = load_reranker(folder, device="cpu").score("which rows?", TEXTS).log_odds
     assert np.isfinite(scores).all()
@@ -225,10 +225,10 @@ def test_what_gives_no_scores_is_refused_as_a_reranker(write, name):
 
 # All commands find a model by the same function.
 COMMANDS = {
+    "check": "MODEL",
     "encode": "--model MODEL --input TEXTS --out OUT/v.npy",
     "eval": "--model MODEL --tier smoke",
-    "quick": "MODEL",
-    "rerank": "--model MODEL --pairs TEXTS --out OUT/s.jsonl",
+    "rerank pairs": "--model MODEL --pairs TEXTS --out OUT/s.jsonl",
     "run": "eval -p checkpoint MODEL",
     "sweep": "--model MODEL --tier smoke",
 }
@@ -239,7 +239,7 @@ def test_every_command_refuses_by_the_same_names(checkout, write, tmp_path, cli,
     texts = tmp_path / "texts.jsonl"
     texts.write_text('{"text": "a", "query": "a", "document": "b"}\n')
     line = COMMANDS[command].replace("MODEL", str(write("Router"))).replace("TEXTS", str(texts))
-    done = cli(command, *line.replace("OUT", str(tmp_path)).split())
+    done = cli(*command.split(), *line.replace("OUT", str(tmp_path)).split())
     output = " ".join(done.output.split())
     assert done.exit_code != 0, output
     assert ONE in output, output

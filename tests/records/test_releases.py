@@ -104,7 +104,7 @@ def test_a_release_that_was_tampered_with_is_refused(study, cli, message):
     TAMPERING[message](freeze("v1"))
     with pytest.raises(ReleaseError, match=message):
         released("v1")
-    assert cli("diff", "v1").exit_code == 2
+    assert cli("freeze", "diff", "v1").exit_code == 2
 
 
 @pytest.fixture
@@ -162,12 +162,12 @@ def test_data_of_another_revision_are_not_paired(study):
 def test_the_commands_exit_as_diff_does(study, cli):
     done = cli("freeze", "v1")
     assert "releases/v1: 3 records in" in done.output
-    assert cli("diff", "v1").stdout == "3 records, all the same\n"
+    assert cli("freeze", "diff", "v1").stdout == "3 records, all the same\n"
     make("more", BEFORE).save()
-    done = cli("diff", "v1", "--json")
+    done = cli("freeze", "diff", "v1", "--json")
     assert (done.exit_code, json.loads(done.stdout)["added"]) == (
         1,
         ["more on PyDocsSampleRetrieval"],
     )
-    unknown = cli("diff", "v2")
+    unknown = cli("freeze", "diff", "v2")
     assert (unknown.exit_code, "expected one of: v1, results" in unknown.output) == (2, True)

@@ -66,8 +66,9 @@ def bench_encode(
     tasks: str,
     as_json: bool,
 ) -> None:
-    """Encode texts with sentence-transformers, other runtimes and this package in turn.
+    """Measure encoding next to other libraries.
 
+    Texts are encoded with sentence-transformers, other runtimes and this package in turn.
     The peak is the throughput of the model's matrix products alone, with the same shapes and
     rounds. Cosines are to the vectors in float32.
 
@@ -112,15 +113,17 @@ def _print_results(results: Iterable[EncodeBench | RerankBench], as_json: bool) 
         opt.print_json({"machine": machine(), "results": finished})
 
 
-@bench.command("compare")
+@bench.command("diff")
 @click.argument("first", type=opt.EXISTING)
 @click.argument("second", type=opt.EXISTING)
 @opt.JSON
-def bench_compare(first: Path, second: Path, as_json: bool) -> None:
-    """Compare two runs of `bench encode --json`, as of two processors or two versions.
+def bench_diff(first: Path, second: Path, as_json: bool) -> None:
+    """Compare two runs of `bench encode --json`.
+
+    They may be of two processors, or of two versions.
 
     \b
-    qwen3nb bench compare laptop.json server.json
+    qwen3nb bench diff laptop.json server.json
     """
     from qwen3nb.bench.compare import compare_runs
 
@@ -137,7 +140,9 @@ def bench_compare(first: Path, second: Path, as_json: bool) -> None:
 @_count("rounds", 3)
 @opt.JSON
 def bench_rerank(size: str, documents: int, rounds: int, as_json: bool) -> None:
-    """Rerank, compared with left-padded batches and sentence-transformers' CrossEncoder.
+    """Measure reranking next to other libraries.
+
+    These are left-padded batches and sentence-transformers' CrossEncoder.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank
@@ -166,7 +171,9 @@ def bench_calibration(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Simulate how often a test or an interval errs, and how often it finds a difference.
+    """Simulate how often a test or an interval errs.
+
+    Also how often a test finds a difference.
 
     FUNCTION is module:name or file.py:name. It takes two arrays of paired scores and returns a
     p-value or the two ends of an interval of the mean difference. Without it, the tests and

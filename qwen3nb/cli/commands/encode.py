@@ -28,7 +28,7 @@ def cache() -> None:
 
 @cache.command("info")
 def cache_info() -> None:
-    """List models with cached vectors, the most recently used first, and indexes of BM25."""
+    """List cached vectors by model, the last used first."""
     from rich.filesize import decimal
 
     from qwen3nb.models.search.bm25 import kept_indexes
@@ -59,7 +59,9 @@ def cache_info() -> None:
 @cache.command("verify")
 @click.argument("folder", required=False, type=opt.FILE)
 def cache_verify(folder: Path | None) -> None:
-    """Check every cached vector, or those in FOLDER; exits with 1 if one is damaged.
+    """Check every cached vector, or those in FOLDER.
+
+    Exits with 1 if one is damaged.
 
     FOLDER contains parts written by `qwen3nb encode --shards`, with their checksums in a manifest.
     """
@@ -96,7 +98,7 @@ def cache_verify(folder: Path | None) -> None:
 )
 @opt.flag("--dry-run", help="Show how much would be removed; remove nothing.")
 def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: bool) -> None:
-    """Remove cached vectors: of one model, the least recently used, or all."""
+    """Remove cached vectors of one model, the oldest, or all."""
     from rich.filesize import decimal
 
     from qwen3nb.vectors.cache import list_caches, prune_to

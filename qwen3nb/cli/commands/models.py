@@ -1,4 +1,4 @@
-"""Commands for models: average, extract, check and upload them."""
+"""Commands for models: average, extract and check them."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ import click
 
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.arguments import CardArguments, LoadedArguments
-from qwen3nb.cli.program import Command
+from qwen3nb.cli.program import Command, CommandWithParts
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.utils.terminal import say
 
@@ -133,18 +133,18 @@ def average(
     click.echo(f"{output}: {selection.rule}: {names}")
 
 
-@click.command(cls=Command)
+@click.command(cls=CommandWithParts)
 @opt.paths_given(model="--model", texts=["model"])
 @opt.LOADED
 @opt.JSON
-def quick(model: str, as_json: bool, **options: Unpack[LoadedArguments]) -> None:
+def check(model: str, as_json: bool, **options: Unpack[LoadedArguments]) -> None:
     """Check within a minute whether MODEL works as an encoder.
 
     Exits with 1 if a check FAILED; a WARNING is not a failure.
 
     \b
-    qwen3nb quick encoder
-    qwen3nb quick Qwen/Qwen3-0.6B --pooling mean --json
+    qwen3nb check encoder
+    qwen3nb check Qwen/Qwen3-0.6B --pooling mean --json
     """
     from qwen3nb.answers.checks import sanity_check
     from qwen3nb.models.load import load_model
@@ -161,7 +161,7 @@ def quick(model: str, as_json: bool, **options: Unpack[LoadedArguments]) -> None
         sys.exit(1)
 
 
-@click.command(cls=Command)
+@check.part("parity")
 @opt.paths_given(model="--model", where="--where", texts=["model", "where"])
 @opt.LOADED
 @opt.option(
@@ -184,16 +184,16 @@ def parity(
     as_json: bool,
     **options: Unpack[LoadedArguments],
 ) -> None:
-    """Check that WHERE computes what MODEL does, and name the cause if not.
+    """Check that WHERE computes what MODEL does.
 
-    WHERE is the address of an OpenAI-compatible server with its model (vLLM,
-    text-embeddings-inference, llama.cpp's server), an ONNX or OpenVINO graph, or a folder.
-    Exits with 3 if it is not the same.
+    If not, the cause is named, and the exit code is 3. WHERE is the address of an
+    OpenAI-compatible server with its model (vLLM, text-embeddings-inference, llama.cpp's server),
+    an ONNX or OpenVINO graph, or a folder.
 
     \b
-    qwen3nb parity encoder http://localhost:8000/v1#encoder
-    qwen3nb parity encoder http://localhost:8000/v1#encoder --prompts-by server
-    qwen3nb parity encoder encoder/onnx/model.onnx --probes-only
+    qwen3nb check parity encoder http://localhost:8000/v1#encoder
+    qwen3nb check parity encoder http://localhost:8000/v1#encoder --prompts-by server
+    qwen3nb check parity encoder encoder/onnx/model.onnx --probes-only
     """
     from qwen3nb.evaluation.parity import parity as check_parity
 
@@ -210,27 +210,3 @@ def parity(
     opt.answer(answer, repr(answer), as_json=as_json)
     if not answer.same:
         sys.exit(3)  # 1 is an error
-
-
-@click.command(cls=Command)
-@opt.paths_given(folder="--model", repository="--repository", texts=["repository"])
-@opt.flag("--dry-run", help="List the files and upload nothing.")
-@opt.flag("--private", help="Create a private repository.")
-def push(folder: Path, repository: str, dry_run: bool, private: bool) -> None:
-    """Upload the export in FOLDER to REPOSITORY on the hub, unless it contains a secret.
-
-    \b
-    qwen3nb push encoder my-lab/my-encoder --dry-run
-    qwen3nb push encoder my-lab/my-encoder --private
-    """
-    from qwen3nb.extraction.push_to_hub import plan_push
-    from qwen3nb.extraction.push_to_hub import push as push_to_hub
-
-    if not dry_run:
-        address = push_to_hub(folder, repository, private=private)
-        click.echo(address)
-        return
-    files = plan_push(folder)
-    for path, size in files.items():
-        click.echo(f"{size:>14,}  {path}")
-    click.echo(f"{len(files)} files would be uploaded to {repository}; nothing was uploaded")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -11,7 +12,7 @@ import click
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.arguments import CardArguments
-from qwen3nb.cli.program import Command, readable_records
+from qwen3nb.cli.program import Command, CommandWithParts, complete_parts, readable_records
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.choices import split_names
@@ -38,7 +39,7 @@ class ContentsArguments(TypedDict):
     seed: int
 
 
-@click.command(cls=Command, study=paths.results)
+@click.command(cls=CommandWithParts, study=paths.results)
 @opt.option(
     "--style",
     choices=["plain", "acl", "neurips"],
@@ -63,15 +64,17 @@ def paper(style: str, out: Path, **choice: Unpack[ContentsArguments]) -> None:
     click.echo(f"To see it: cd {out} && pdflatex paper && bibtex paper && pdflatex paper", err=True)
 
 
-@click.command(cls=Command, study=paths.results)
+@paper.part("tables", study=paths.results)
 @opt.option("--format", choices=["latex", "csv", "markdown"], default="latex")
 @opt.out_option(required=True, type=opt.FOLDER, help="Output folder.")
 @_CHOICE
 def tables(format: str, out: Path, **choice: Unpack[ContentsArguments]) -> None:
-    """Write the tables of `qwen3nb paper` alone: LaTeX, CSV (full precision) or Markdown.
+    """Write the tables alone, also as CSV or Markdown.
+
+    The numbers in CSV have full precision.
 
     \b
-    qwen3nb tables --format csv --out tables
+    qwen3nb paper tables --format csv --out tables
     """
     from qwen3nb.report.paper import write_tables
 
@@ -171,7 +174,7 @@ def report(
         raise EvaluationError(f"the report is written, but lacks what failed\n{causes}")
 
 
-@click.command(cls=Command, study=paths.results, unless=["results"])
+@click.command(cls=CommandWithParts, study=paths.results, unless=["results"])
 @opt.paths_given(model="--model")
 @opt.out_option("output", help="File to write.  [default: README.md of the model]")
 @opt.option(
@@ -245,14 +248,38 @@ def _records_behind(summary: Path) -> Path:
     return folder
 
 
-@click.command(cls=Command, writes=True)
-@click.argument("name")
+@card.part("push")
+@opt.paths_given(folder="--model", repository="--repository", texts=["repository"])
+@opt.flag("--dry-run", help="List the files and upload nothing.")
+@opt.flag("--private", help="Create a private repository.")
+def push(folder: Path, repository: str, dry_run: bool, private: bool) -> None:
+    """Upload an export to the hub, unless it contains a secret.
+
+    \b
+    qwen3nb card push encoder my-lab/my-encoder --dry-run
+    qwen3nb card push encoder my-lab/my-encoder --private
+    """
+    from qwen3nb.extraction.push_to_hub import plan_push
+    from qwen3nb.extraction.push_to_hub import push as push_to_hub
+
+    if not dry_run:
+        address = push_to_hub(folder, repository, private=private)
+        click.echo(address)
+        return
+    files = plan_push(folder)
+    for path, size in files.items():
+        click.echo(f"{size:>14,}  {path}")
+    click.echo(f"{len(files)} files would be uploaded to {repository}; nothing was uploaded")
+
+
+@click.command(cls=CommandWithParts, writes=True)
+@click.argument("name", shell_complete=complete_parts)
 def freeze(name: str) -> None:
     """Freeze the study as it is now in releases/NAME: records, pages, versions, a citation.
 
     \b
     qwen3nb freeze v1
-    qwen3nb diff v1
+    qwen3nb freeze diff v1
 
     A release contains the records and the files next to them, MTEB's results, the executed
     notebooks, the book as last built, CITATION.cff, and release.json with the versions of all
@@ -268,3 +295,36 @@ def freeze(name: str) -> None:
     if not (folder / "html").is_dir():
         line += "; without a book (`qwen3nb book` builds one)"
     click.echo(line)
+
+
+@freeze.part("diff")
+@click.argument("first")
+@click.argument("second", default="results")
+@opt.JSON
+def diff(first: str, second: str, as_json: bool) -> None:
+    """Show what changed since a release.
+
+    \b
+    qwen3nb freeze diff v1
+    qwen3nb freeze diff v1 v2 --json
+
+    FIRST and SECOND are releases that `qwen3nb freeze` made, by name or path, folders of records,
+    or `results`, the study's current records. Added (+), removed (-) and changed (~) records are
+    listed; where scores differ, the difference SECOND − FIRST with its 95 % interval and its
+    p-value, corrected over all of them; then the libraries and data that differ.
+    Exits with 0 if no record differs, 1 if one does, 2 on an error, such as a release that was
+    modified.
+    """
+    from qwen3nb.answers.changes import diff as changes_between
+    from qwen3nb.records.releases import ReleaseError
+
+    try:
+        changes = changes_between(first, second)
+    except ReleaseError as error:
+        raise click.UsageError(str(error)) from None
+    lines = [f"{changes.same} records, all the same"]  # unless there are changes
+    if changes:
+        lines = list(changes.lines())
+    opt.answer(changes.to_json(), *lines, as_json=as_json)
+    if changes:
+        sys.exit(1)

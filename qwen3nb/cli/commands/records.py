@@ -1,4 +1,4 @@
-"""Commands that read records: list, verify, plan, compare, diff, and measure interference."""
+"""Commands that read records: list, verify, plan, compare, and measure interference."""
 
 from __future__ import annotations
 
@@ -256,39 +256,6 @@ def compare(
         for regression in report.regressions:
             say(f"regression: {regression}", fg="red", err=True)
         sys.exit(REGRESSION)
-
-
-@click.command(cls=Command)
-@click.argument("first")
-@click.argument("second", default="results")
-@opt.JSON
-def diff(first: str, second: str, as_json: bool) -> None:
-    """Show what changed from one release to another, or to the current records.
-
-    \b
-    qwen3nb diff v1
-    qwen3nb diff v1 v2 --json
-
-    FIRST and SECOND are releases that `qwen3nb freeze` made, by name or path, folders of records,
-    or `results`, the study's current records. Added (+), removed (-) and changed (~) records are
-    listed; where scores differ, the difference SECOND − FIRST with its 95 % interval and its
-    p-value, corrected over all of them; then the libraries and data that differ.
-    Exits with 0 if no record differs, 1 if one does, 2 on an error, such as a release that was
-    modified.
-    """
-    from qwen3nb.answers.changes import diff as changes_between
-    from qwen3nb.records.releases import ReleaseError
-
-    try:
-        changes = changes_between(first, second)
-    except ReleaseError as error:
-        raise click.UsageError(str(error)) from None
-    lines = [f"{changes.same} records, all the same"]  # unless there are changes
-    if changes:
-        lines = list(changes.lines())
-    opt.answer(changes.to_json(), *lines, as_json=as_json)
-    if changes:
-        sys.exit(1)
 
 
 @click.command(cls=Command)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from qwen3nb.cli import options as opt
-from qwen3nb.cli.program import Command
+from qwen3nb.cli.program import CommandGroup
 from qwen3nb.models.types import TEMPLATE_NAMES
 from qwen3nb.tiers import TIERS
 
@@ -120,22 +120,29 @@ def _load_reranker(**arguments: Unpack[RerankerArguments]) -> Reranker:
     )
 
 
-@click.command(cls=Command)
+@click.group(cls=CommandGroup)
+def rerank() -> None:
+    """Score pairs of query and document, search and rerank, or evaluate adapters."""
+
+
+@rerank.command("pairs")
 @_MODEL
 @opt.option("--pairs", required=True, type=opt.FILE, help="JSON lines with query and document.")
 @opt.out_option("output", required=True, help="JSON lines with p_yes, log_odds, truncated.")
 @opt.READ_LIMIT
-def rerank(pairs: Path, output: Path, **arguments: Unpack[RerankerArguments]) -> None:
-    """Score query-document pairs, given and written as JSON lines.
+def rerank_pairs(pairs: Path, output: Path, **arguments: Unpack[RerankerArguments]) -> None:
+    """Score pairs of query and document in a file.
+
+    Pairs and scores are JSON lines.
 
     \b
-    qwen3nb rerank --model Qwen/Qwen3-Reranker-0.6B --pairs pairs.jsonl --out scores.jsonl
-    qwen3nb rerank --model base --adapter final --pairs pairs.jsonl --out scores.jsonl
+    qwen3nb rerank pairs --model Qwen/Qwen3-Reranker-0.6B --pairs pairs.jsonl --out scores.jsonl
+    qwen3nb rerank pairs --model base --adapter final --pairs pairs.jsonl --out scores.jsonl
     """
-    from qwen3nb.evaluation.retrieval.rerank import rerank_pairs
+    from qwen3nb.evaluation.retrieval.rerank import rerank_pairs as score_pairs
 
     reranker = _load_reranker(**arguments)
-    count = rerank_pairs(reranker, pairs, output)
+    count = score_pairs(reranker, pairs, output)
     stats = reranker.stats
     click.echo(
         f"{output}: {count} pairs, {stats.cut} documents and {stats.queries_cut} queries cut to "
@@ -143,7 +150,7 @@ def rerank(pairs: Path, output: Path, **arguments: Unpack[RerankerArguments]) ->
     )
 
 
-@click.command(cls=Command, writes=True, unless=["output"])
+@rerank.command("suite", writes=True, unless=["output"])
 @_MODEL
 @click.argument("data", nargs=-1)
 @_ON_WHAT
@@ -173,12 +180,14 @@ def rerank_suite(
     runs: bool,
     **arguments: Unpack[RerankerArguments],
 ) -> None:
-    """Search and rerank DATA, or a tier: folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
+    """Search and rerank data sets or a tier.
+
+    DATA are folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
 
     \b
-    qwen3nb rerank-suite --model Qwen/Qwen3-Reranker-0.6B --tier fast
-    qwen3nb rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval
-    qwen3nb rerank-suite --model base --adapter final --first all-MiniLM-L6-v2 beir/scifact
+    qwen3nb rerank suite --model Qwen/Qwen3-Reranker-0.6B --tier fast
+    qwen3nb rerank suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval
+    qwen3nb rerank suite --model base --adapter final --first all-MiniLM-L6-v2 beir/scifact
     """
     _require_one(data, tier)
     from qwen3nb.evaluation.retrieval.first_stage import load_retriever
@@ -251,7 +260,7 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
         yield f"{name}: {', '.join(scores) or 'undefined, as a part is missing'}"
 
 
-@click.command(cls=Command, writes=True)
+@rerank.command("outputs", writes=True)
 @click.argument("outputs", type=opt.FILE, required=False)
 @opt.option(
     "--adapter", "checkpoint", type=opt.FILE, help="The same as OUTPUTS, such as one adapter."
@@ -263,7 +272,7 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
     help="Its training configuration.  [default: config.yaml of its seed]",
 )
 @opt.model_option("base", help="Base model of the adapters.")
-@opt.option("--data", multiple=True, help="As in rerank-suite; repeatable.")
+@opt.option("--data", multiple=True, help="As in `rerank suite`; repeatable.")
 @_ON_WHAT
 @opt.option(
     "--embedding-task",
@@ -292,15 +301,16 @@ def rerank_outputs(
     device: str,
     dtype: str,
 ) -> None:
-    """Evaluate every adapter under OUTPUTS as a reranker, and as an encoder if trained as one.
+    """Evaluate every adapter of a training.
 
+    Each adapter under OUTPUTS is a reranker; one that was trained to embed is also an encoder.
     OUTPUTS may also be one adapter. Without --data and --tier, the tier is the one in the
     adapter's training configuration.
 
     \b
-    qwen3nb rerank-outputs outputs --model Qwen/Qwen3-0.6B-Base --tier fast
-    qwen3nb rerank-outputs outputs --model Qwen/Qwen3-0.6B-Base --data beir/scifact
-    qwen3nb rerank-outputs --adapter outputs/joint_r8/seed_42/checkpoints/final \\
+    qwen3nb rerank outputs outputs --model Qwen/Qwen3-0.6B-Base --tier fast
+    qwen3nb rerank outputs outputs --model Qwen/Qwen3-0.6B-Base --data beir/scifact
+    qwen3nb rerank outputs --adapter outputs/joint_r8/seed_42/checkpoints/final \\
         --config outputs/joint_r8/seed_42/config.yaml --tier fast
     """
     from qwen3nb.evaluation.mteb.select import choose_tasks

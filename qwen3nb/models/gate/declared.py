@@ -183,7 +183,7 @@ def _refuse_value(place: str, value: object, expected: Iterable[str] = ()) -> No
     # A cross-encoder, which scores a query and a document together.
     scores_pairs = text == _CROSS_ENCODER or text.endswith(("SequenceClassification", "LogitScore"))
     if scores_pairs:
-        message += "; `qwen3nb rerank` runs causal language models that answer yes or no"
+        message += "; `qwen3nb rerank pairs` runs causal language models that answer yes or no"
     raise CheckpointError(message)
 
 

@@ -231,7 +231,7 @@ class _Reranker(CausalKind):
     def load(self, source: Source, options: ModelOptions) -> Any:
         raise SpecError(
             f"{source.folder}: a cross-encoder, which scores pairs and has no vectors; "
-            "`qwen3nb rerank` and load_reranker run it"
+            "`qwen3nb rerank pairs` and load_reranker run it"
         )
 
 

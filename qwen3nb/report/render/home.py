@@ -94,7 +94,7 @@ def command_again(result: Result, *, whole: bool = False) -> str:
     it repeats the whole evaluation with all of its tasks.
     """
     if result.search.first is not None and result.data.collection is not None:
-        words = ["qwen3nb", "rerank-suite", result.data.collection]
+        words = ["qwen3nb", "rerank", "suite", result.data.collection]
         options = _rerank_options(result, result.search.first, result.data.collection)
     elif result.model.settings.get("normalize") is False:
         return ""  # the evaluation has no such option
@@ -110,7 +110,7 @@ def command_again(result: Result, *, whole: bool = False) -> str:
 def _rerank_options(
     result: Result, first_stage: Mapping[str, Any], collection: str
 ) -> dict[str, object]:
-    """Return the options of ``qwen3nb rerank-suite`` that measure a reranking again."""
+    """Return the options of ``qwen3nb rerank suite`` that measure a reranking again."""
     settings = result.model.settings
     # The template's name, then its texts.
     template = settings.get("template") or [""]

@@ -140,7 +140,7 @@ def test_sts_b_from_the_mirror_is_judged_only_if_it_is_the_real_one(tmp_path, mo
 
 
 def test_quick_prints_json_in_which_random_vectors_fail_and_fill_their_space(cli):
-    done = cli("quick", "random", "--json")
+    done = cli("check", "random", "--json")
     assert done.exit_code == 1
     look = json.loads(done.stdout)
     assert (look["model"], look["verdict"]) == ("random", "FAILED")
@@ -152,7 +152,7 @@ def test_quick_prints_json_in_which_random_vectors_fail_and_fill_their_space(cli
     assert geometry["dimension"] == len(geometry["singular_values"]) == 128
     assert geometry["effective_rank"] > 0.9 * 128
     assert abs(geometry["mean_cosine"]) < 0.01
-    assert cli("quick", "bm25").output.splitlines()[-1] == "bm25: PASSED"
+    assert cli("check", "bm25").output.splitlines()[-1] == "bm25: PASSED"
 
 
 def test_a_scrambled_model_fails_the_paraphrase_check():

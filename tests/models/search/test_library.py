@@ -232,7 +232,7 @@ def test_a_head_that_is_missing_is_refused(tmp_path, tokenizer_folder):
 
 def test_the_command_reranks_with_it(cli, folder, tmp_path):
     data = write_beir(tmp_path / "beir")
-    done = cli("rerank-suite", "--model", str(folder), str(data), "--out", str(tmp_path / "r"))
+    done = cli("rerank", "suite", "--model", str(folder), str(data), "--out", str(tmp_path / "r"))
     assert done.exit_code == 0, done.output
     assert "beir" in done.output
 

@@ -212,7 +212,7 @@ def test_a_reranking_has_its_own_command(kind, first):
     config = {"collection": "SciFact", "first": {"kind": kind, "depth": 20}, "limit": 0}
     result = make("r", task=f"SciFact.{first}-20", settings=settings, config=config)
     assert command_again(result) == (
-        f"qwen3nb rerank-suite SciFact --model r --first {first} --depth 20 --max-length 192 "
+        f"qwen3nb rerank suite SciFact --model r --first {first} --depth 20 --max-length 192 "
         "--template double-newline --instruction 'a b' --dtype float32 --seed 0 "
         "--out again --fresh"
     )
