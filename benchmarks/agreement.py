@@ -9,6 +9,7 @@ compares what stands in them more than once, also with the records:
 - the number of pairs over which a p-value is corrected, and the corrected p-value;
 - the score of a model on a task, and its interval;
 - bold differences: exactly those whose interval excludes 0 and whose corrected p is below 0.05;
+- which of two models is better on a task, or that no difference is shown;
 - what indexes, ablations, adapters and prompts show: bold effects; the scores of exact search and
   of a model's own prompts, which are the model's; the effects in a conclusion, which tables have;
 - a model that a page advises to run, which has run on one of the page's tasks;
@@ -48,6 +49,20 @@ _LEAD = re.compile(
     rf"(?P<score>[\d.]+) (?P<ends>\[{_END}, {_END}\]), ahead of (?P<second>.+?) by "
     rf"(?P<effect>[\d.]+) (?P<of_effect>\[{_END}, {_END}\])"
 )
+_AGAINST = re.compile(
+    r"^(?P<first>\S.*?) scores (?P<metric>\S.*?) (?P<score>[\d.]+) on (?P<task>[^,]+), "
+    r"(?P<words>better than|worse than|as good as) (?P<second>.+?) with (?P<other>\d[\d.]*\d)"
+)
+_BETTER, _WORSE, _AS_GOOD = "the first is better", "the second is better", "no difference shown"
+_VERDICTS = {
+    "better": _BETTER,
+    "better than": _BETTER,
+    "worse": _WORSE,
+    "worse than": _WORSE,
+    "as good as": _AS_GOOD,
+    "no difference shown": _AS_GOOD,
+    "identical scores": _AS_GOOD,
+}
 # Tables of studies, whose conclusions name effects that the tables have.
 _OF_STUDY = re.compile(r"tab-(ann|compression|interference|prompts-\w+|.*-tested)$")
 _OF_INDEXES = re.compile(
@@ -277,15 +292,21 @@ def _subject(page: _Reader) -> str:
 def _of_model(table: PageTable, where: str) -> Iterator[Statement]:
     """Scores of one model: a row per task, with its difference from a baseline."""
     model = re.sub(r":[^:]*$", "", table.caption.removeprefix("Scores of ").rstrip("."))
+    model = model.removesuffix(", with 95 % intervals")
     if model == "every task, each with its 95 % interval":
         return
     task, metric, score = (table.column(each) for each in ("task", "metric", "score"))
     change, baseline, p = (table.column(each) for each in ("Δ", "baseline", "p"))
+    verdict = table.column("than the baseline")
     if task is None or metric is None or score is None:
         return
     for row in table.rows[1:]:
         of = (row[task].text, row[metric].text)
         yield from _scored(model, *of, row[score], where)
+        if verdict is not None and baseline is not None:
+            other = row[baseline]
+            yield from _scored(other.detail, *of, Cell(other.text), where)
+            yield from _judged(model, other.detail, of, row[verdict].text, where)
         if change is None or baseline is None or p is None:
             continue
         family = re.match(r"\d+", row[p].detail)
@@ -305,8 +326,22 @@ def _scored(model: str, task: str, metric: str, cell: Cell, where: str) -> Itera
         return
     about = (_model(model), short_task(task), metric)
     value = f"{float(cell.text):.3f}"
-    yield Statement(("score", *about), f"{value} {_ends(cell.detail)}".strip(), where)
     yield Statement(("mean", *about), value, where)
+    if cell.detail:  # the interval, which not every table has
+        yield Statement(("score", *about), f"{value} {_ends(cell.detail)}", where)
+
+
+def _judged(
+    first: str, second: str, of: tuple[str, str], words: str, where: str
+) -> Iterator[Statement]:
+    """Which of two models is said to be better, in the order of their names."""
+    says = _VERDICTS.get(words, "")
+    first, second = _model(first), _model(second)
+    if first > second:
+        first, second = second, first
+        says = {_BETTER: _WORSE, _WORSE: _BETTER}.get(says, says)
+    if says:
+        yield Statement(("verdict", first, second, short_task(of[0]), of[1]), says, where)
 
 
 def _differ(
@@ -494,6 +529,7 @@ def _of_description(text: str, where: str) -> Iterator[Statement]:
 
 def _of_sentence(text: str, where: str) -> Iterator[Statement]:
     """The lead of the best model, and what it scores."""
+    yield from _of_score_in_words(text, where)
     match = _LEAD.match(text)
     if match is None:
         return
@@ -503,6 +539,17 @@ def _of_sentence(text: str, where: str) -> Iterator[Statement]:
     yield Statement(("lead", *of), text, where)
     change = Cell(f"+{match['effect']}", match["of_effect"])
     yield from _differ(match["first"], match["second"], of, change, where)
+
+
+def _of_score_in_words(text: str, where: str) -> Iterator[Statement]:
+    """The score of a model next to that of another one, and which one is better."""
+    match = _AGAINST.match(text)
+    if match is None:
+        return
+    of = (match["task"], match["metric"])
+    yield from _scored(match["first"], *of, Cell(match["score"]), where)
+    yield from _scored(match["second"], *of, Cell(match["other"]), where)
+    yield from _judged(match["first"], match["second"], of, match["words"], where)
 
 
 def of_records() -> Iterator[Statement]:
@@ -526,14 +573,18 @@ def of_records() -> Iterator[Statement]:
             yield Statement(pairs, family, "records")
             main = ("corrected p-value of main metrics", *about[:3], family)
             yield Statement(main, corrected, "records")
+            words = "as good as"
+            if each.significant(_ALPHA):
+                words = "better than" if each.difference > 0 else "worse than"
+            yield from _judged(each.first, each.second, (each.task, each.metric), words, "records")
     for (task, name), record in comparison.records.items():
         value = record.main
         if value.value is None:
             continue
         ends = None if value.low is None or value.high is None else (value.low, value.high)
-        about = ("score", name, short_task(task), record.task.main_metric)
         text = interval_text(ends, absent=value.undefined)
-        yield Statement(about, f"{value.value:.3f} {_ends(text)}".strip(), "records")
+        shown = Cell(f"{value.value:.3f}", text)
+        yield from _scored(name, task, record.task.main_metric, shown, "records")
 
 
 def trainings(pages: dict[str, _Reader]) -> Iterator[Statement]:
@@ -567,12 +618,12 @@ def trainings(pages: dict[str, _Reader]) -> Iterator[Statement]:
 
 def advice(pages: dict[str, _Reader], stated: Sequence[Statement]) -> Iterator[str]:
     """Models that a page advises to run on its tasks, although they have run there."""
-    ran = {(each.about[1], each.about[2]) for each in stated if each.about[0] == "score"}
+    ran = {(each.about[1], each.about[2]) for each in stated if each.about[0] == "mean"}
     for name, page in pages.items():
         tasks = {
             each.about[2]
             for each in stated
-            if each.about[0] == "score" and each.where.startswith(f"{name}, tab-scores")
+            if each.about[0] == "mean" and each.where.startswith(f"{name}, tab-scores")
         }
         for sentence in page.sentences:
             for model in _ADVICE.findall(sentence.replace("`", "")):

@@ -8,10 +8,10 @@ from qwen3nb.answers.answer import Answer
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
 from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.table import Cell, Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table, first_names
 from qwen3nb.utils.imports import DataFrame
 
-_NOT_PASSED = ("WARNING", "FAILED")
+_NOT_PASSED = ("FAILED", "WARNING")
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,24 +33,26 @@ class Checks(Answer):
 
     @property
     def conclusion(self) -> Conclusion:
-        """How many checks the model passes, and which it does not."""
+        """How many checks the model passes, and the names of those that it does not."""
         passed = sum(check.verdict == "PASSED" for check in self)
         not_passed = [check for check in self if check.verdict in _NOT_PASSED]
         judged = passed + len(not_passed)  # others inform, or are not applicable
+        if not not_passed:
+            return Conclusion(f"{self.sanity.model} passes all {judged} sanity checks.")
         text = f"{self.sanity.model} passes {passed} of {judged} sanity checks."
-        reasons = [
-            f"{check.verdict}: {check.name}, {check.observed} (expected {check.expected})"
-            for check in not_passed
-        ]
-        if reasons:
-            text += f" {'; '.join(reasons)}."
+        for verdict in _NOT_PASSED:
+            names = [check.name for check in not_passed if check.verdict == verdict]
+            if names:
+                text += f" {verdict}: {first_names(names, most=2, separator='; ')}."
         return Conclusion(text)
 
     def table(self) -> Table:
         """A row per check: what was observed, what is expected, and the verdict."""
         return Table.of(
             [_check_row(check) for check in self],
-            note=f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), over "
+            note="FAILED: the model is broken or badly undertrained, whatever its scores. WARNING: "
+            "a missed target.",
+            method=f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), over "
             "queries or pairs. On substitutes for the data a target was set for, a missed target "
             "only warns, unless the interval includes chance.",
             kind="words",

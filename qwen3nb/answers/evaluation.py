@@ -111,8 +111,24 @@ class Evaluation(Answer):
         return evaluation_conclusion(self.scores, caution=self.caution)
 
     def table(self) -> Table | Sections:
-        """A row per task: the main score, and its difference from the baseline."""
+        """A row per task: the main score, that of the baseline, and which one is better."""
         return scores_table(self.scores, results=self.results, skipped=self.evaluation.skipped)
+
+    def intervals_table(self) -> Table | Sections:
+        """A row per task: the score and its difference from the baseline, tested."""
+        return intervals_table(self.scores)
+
+    def details(self) -> Sections:
+        """What stands behind the scores, folded on a page: intervals, tests, checks, the run."""
+        views = {
+            "Intervals and tests": self.intervals_table(),
+            "Differences from the baseline": baseline_figure(self.scores),
+            "By language and subset": self.parts_table(),
+            "Every check": self.checks().table(),
+            "Model, settings, software and the command": self.model_and_run_table(),
+        }
+        shown = tuple((title, view) for title, view in views.items() if view is not None)
+        return Sections(shown, folded=True)
 
     def figure(self) -> Figure | None:
         """The difference from the baseline on every task; without one, the scores of queries."""
@@ -143,7 +159,11 @@ class Evaluation(Answer):
         return query_table(self.model, self.sources, self.results, query=query, limit=limit)
 
     def checks(self) -> Checks:
-        """Whether the model is sound: it is run on a few texts."""
+        """Whether the model is sound: it is run on a few texts, once."""
+        return self._checks
+
+    @cached_property
+    def _checks(self) -> Checks:
         return sanity_check(self.model)
 
     def model_and_run_table(self) -> Table:
@@ -157,7 +177,7 @@ def scores_table(
     results: Sequence[Result] = (),
     skipped: Mapping[str, str] | None = None,
 ) -> Table | Sections:
-    """Return a row per task of one model: the main score, and its difference from the baseline.
+    """Return a row per task of one model: the main score, the baseline's, and the better one.
 
     Links to a score lead to its row, which links to the file of its record. Many tasks are in a
     folded table per type, after the means. Skipped tasks are listed below, with the reason.
@@ -166,16 +186,37 @@ def scores_table(
     about = _skipped_text(skipped)
     if len(scores) <= MANY:
         return _table_of_scores(scores, files, about=about)
-    by_type: dict[str, list[AgainstBaseline]] = {}
-    for score in scores:
-        by_type.setdefault(score.type, []).append(score)
     tables = []
-    # Means come first, because False comes before True; then the types by name.
-    for kind in sorted(by_type, key=lambda kind: (kind != MEAN, kind)):
-        title = "Means" if kind == MEAN else kind
-        table_of_kind = _table_of_scores(by_type[kind], files, kind=kind)
-        tables.append((f"{title} ({len(by_type[kind])})", table_of_kind))
+    for kind, scores_of_kind in _by_type(scores).items():
+        table_of_kind = _table_of_scores(scores_of_kind, files, kind=kind)
+        tables.append((_title(kind, scores_of_kind), table_of_kind))
     return Sections(tuple(tables), about)
+
+
+def intervals_table(scores: Sequence[AgainstBaseline]) -> Table | Sections:
+    """Return a row per task: the score and its difference from the baseline, with intervals and p.
+
+    Many tasks are in a folded table per type, after the means.
+    """
+    if len(scores) <= MANY:
+        return _table_of_intervals(scores)
+    tables = []
+    for kind, scores_of_kind in _by_type(scores).items():
+        tables.append((_title(kind, scores_of_kind), _table_of_intervals(scores_of_kind, kind)))
+    return Sections(tuple(tables), folded=True)
+
+
+def _by_type(scores: Sequence[AgainstBaseline]) -> dict[str, list[AgainstBaseline]]:
+    """Return scores by type of task, the means first, then the types by name."""
+    kinds = {score.type for score in scores}
+    # False comes before True.
+    in_order = sorted(kinds, key=lambda kind: (kind != MEAN, kind))
+    return {kind: [score for score in scores if score.type == kind] for kind in in_order}
+
+
+def _title(kind: str, scores: Sequence[AgainstBaseline]) -> str:
+    title = "Means" if kind == MEAN else kind
+    return f"{title} ({len(scores)})"
 
 
 def data_of(scores: Sequence[AgainstBaseline]) -> DataUsed:
@@ -216,34 +257,84 @@ def _table_of_scores(
 ) -> Table:
     is_compared = any(score.difference is not None for score in scores)
     rows = [_score_row(score, files.get(score.task, ""), is_compared) for score in scores]
-    note = _intervals_sentence(scores)
+    note = ""
     if is_compared:
-        note += (
-            " In bold: differences Δ from the baseline that are significant (corrected p < "
-            f"{ALPHA:g}, and the interval excludes 0). p: {_test_and_correction(scores)}."
-        )
-    caption = f"Scores of {scores[0].model if scores else 'the model'}"
-    if kind:
-        caption += f": {kind}"
+        note = "In bold: the better one, or both where no difference is shown."
     return Table.of(
         rows,
         note=f"{note} {about}".strip(),
         empty=about,
         name=f"scores-{kind}" if kind else "scores",
-        caption=f"{caption}.",
+        caption=_caption(scores, kind),
         data=data_of(scores),
+        method=_method(scores),
     )
 
 
 def _score_row(score: AgainstBaseline, file: str, is_compared: bool) -> dict[str, Cell]:
+    row = _task_cells(score)
+    row["task"] = replace(row["task"], id=task_anchor(score.task))
+    is_tested = score.difference is not None
+    is_as_good = is_tested and score.verdict != "worse"
+    row["score"] = table.number(
+        score.score.value,
+        absent="undefined",
+        detail=score.score.undefined,
+        strong=is_as_good,
+        link=file,
+    )
+    if is_compared:
+        is_baseline_as_good = is_tested and score.verdict != "better"
+        row["baseline"] = table.number(
+            score.other, detail=score.reference, strong=is_baseline_as_good
+        )
+        row["than the baseline"] = Cell(_verdict_words(score))
+    row["n"] = Cell(f"{score.score.n} {score.unit}", value=score.score.n)
+    return row
+
+
+def _task_cells(score: AgainstBaseline) -> dict[str, Cell]:
     # Of a mean over tasks, such as "mean nDCG@10 of 15 tasks".
     metric, _, tasks = score.metric.partition(" of ")
     tasks_text = f"of {tasks}" if tasks else ""
-    row = {
-        "task": Cell(short_task(score.task), id=task_anchor(score.task)),
+    return {
+        "task": Cell(short_task(score.task)),
         "metric": Cell(metric, tasks_text, link=formula_link(score.metric)),
-        "score\n95 % interval": table.number(score.score, link=file),
     }
+
+
+def _verdict_words(score: AgainstBaseline) -> str:
+    """Say which score is better, or why that is not known."""
+    if score.difference is None:
+        return score.why or "–"
+    if score.identical:
+        return "identical scores"
+    if score.verdict == "not shown":
+        return "no difference shown"
+    return score.verdict
+
+
+def _table_of_intervals(scores: Sequence[AgainstBaseline], kind: str = "") -> Table:
+    is_compared = any(score.difference is not None for score in scores)
+    note = ""
+    if is_compared:
+        note = (
+            f"In bold: significant differences Δ (corrected p < {ALPHA:g}, and the interval "
+            "excludes 0). Below p: the number of pairs over which it is corrected."
+        )
+    return Table.of(
+        [_interval_row(score, is_compared) for score in scores],
+        note=note,
+        empty="No scores.",
+        name=f"intervals-{kind}" if kind else "intervals",
+        caption=_caption(scores, kind, "with 95 % intervals"),
+        data=data_of(scores),
+    )
+
+
+def _interval_row(score: AgainstBaseline, is_compared: bool) -> dict[str, Cell]:
+    row = _task_cells(score)
+    row["score\n95 % interval"] = table.number(score.score)
     if is_compared:
         # The pairs of models over which p is corrected.
         pairs = f"{score.family} pairs" if score.family else ""
@@ -253,6 +344,23 @@ def _score_row(score: AgainstBaseline, file: str, is_compared: bool) -> dict[str
         row["p\ncorrected"] = Cell(p_value, pairs, value=score.p_value)
     row["n"] = Cell(f"{score.score.n} {score.unit}", value=score.score.n)
     return row
+
+
+def _caption(scores: Sequence[AgainstBaseline], kind: str, addition: str = "") -> str:
+    caption = f"Scores of {scores[0].model if scores else 'the model'}"
+    if addition:
+        caption += f", {addition}"
+    if kind:
+        caption += f": {kind}"
+    return f"{caption}."
+
+
+def _method(scores: Sequence[AgainstBaseline]) -> str:
+    """Say how intervals and differences are computed; they are in another table."""
+    sentences = [_intervals_sentence(scores)]
+    if any(score.difference is not None for score in scores):
+        sentences.append(f"Differences are paired query by query: {_test_and_correction(scores)}.")
+    return " ".join(sentences)
 
 
 def _intervals_sentence(scores: Sequence[AgainstBaseline]) -> str:
@@ -357,88 +465,88 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
 
 
 def evaluation_conclusion(scores: Sequence[AgainstBaseline], *, caution: str = "") -> Conclusion:
-    """State whether a model is better than its baselines, on the mean and by number of tasks.
+    """State the first score next to its baseline, and in how many other tasks it is better.
 
     ``caution``, a caveat on the scores, comes last.
     """
     if not scores:
         return Conclusion("No task was finished, so there is no score to speak of.")
-    means = [score for score in scores if score.type == MEAN]
-    tasks = [score for score in scores if score.type != MEAN]
-    sentences = [_mean_in_words(score) for score in means]
-    by_baseline: dict[str, list[AgainstBaseline]] = {}
-    for score in tasks:
-        if score.difference is not None:
-            by_baseline.setdefault(score.reference, []).append(score)
-    sentences += [_summary_of_differences(compared) for compared in by_baseline.values()]
-    without_difference = [score for score in tasks if score.difference is None]
-    if without_difference:
-        sentences.append(
-            _summary_without_differences(without_difference, summed_up=bool(means or by_baseline))
-        )
+    compared = [score for score in scores if score.difference is not None]
+    first_score = scores[0]
+    # A mean speaks for all tasks; else the first task that is compared does.
+    if compared and first_score.type != MEAN:
+        first_score = compared[0]
+    others = [score for score in scores if score.type != MEAN and score is not first_score]
+    sentences = [_first_sentence(first_score)]
+    if compared:
+        noun = "task" if first_score.type == MEAN else "other task"
+        sentences.append(_counts_sentence(others, noun))
+    else:
+        sentences.append(_advice_sentence(scores))
     if caution:
         sentences.append(f"{caution}.")
-    return Conclusion(" ".join(sentences), data=data_of(scores))
+    return Conclusion(" ".join(filter(None, sentences)), data=data_of(scores))
 
 
-def _mean_in_words(score: AgainstBaseline) -> str:
-    """Sum up a mean over tasks, with its difference from the baseline if there is one."""
-    if score.difference is not None:
-        return _task_in_words(score)
+def _first_sentence(score: AgainstBaseline) -> str:
+    """State a score, next to that of its baseline if there is one."""
+    text = _score_in_words(score)
+    if score.difference is None:
+        return f"{text}."
+    other = number_text(score.other)
+    if score.identical:
+        return f"{text}, the same as {score.reference} on every query."
+    if score.verdict == "not shown":
+        sample = f"{score.score.n:,} {score.unit}"
+        return f"{text}, as good as {score.reference} with {other}, as far as {sample} can tell."
+    return f"{text}, {score.verdict} than {score.reference} with {other}."
+
+
+def _score_in_words(score: AgainstBaseline) -> str:
+    value = "undefined"
+    if score.score.value is not None:
+        value = number_text(score.score.value)
+    # Of a mean over tasks, such as "mean nDCG@10 of 15 tasks".
     metric, _, tasks = score.metric.partition(" of ")
+    if score.type != MEAN:
+        return f"{score.model} scores {metric} {value} on {short_task(score.task)}"
     over = f", over {tasks}" if tasks else ""
-    return f"{score.model} has a {metric} of {table.score_text(score.score)} on {score.task}{over}."
+    return f"{score.model} has a {metric} of {value} on {score.task}{over}"
 
 
-def _summary_of_differences(scores: Sequence[AgainstBaseline]) -> str:
-    """Count the significant differences from one baseline, and name the largest of them."""
-    first_score, *other_scores = scores
-    if not other_scores:
-        return _task_in_words(first_score)
-    significant_scores = [score for score in scores if score.significant]
-    # Without a significant difference, the largest of all is named.
-    largest = max(significant_scores or scores, key=lambda score: abs(score.difference or 0.0))
-    effect = f"(the largest, on {short_task(largest.task)}: {_effect(largest)})"
-    compared = f"Of {len(scores)} tasks compared with {first_score.reference}, "
-    if not significant_scores:
-        return f"{compared}{first_score.model} has no significant difference on any {effect}."
-    better = sum(score.verdict == "better" for score in significant_scores)
-    worse = len(significant_scores) - better
-    return (
-        f"{compared}{first_score.model} is better on {better} and worse on {worse} by a "
-        f"significant paired difference {effect}."
-    )
+def _counts_sentence(other_scores: Sequence[AgainstBaseline], noun: str) -> str:
+    """Count the other tasks that are compared, by verdict; empty without any."""
+    scores = [score for score in other_scores if score.difference is not None]
+    if not scores:
+        return ""
+    if len(scores) == 1:
+        return _one_more_sentence(scores[0])
+    verdicts = Counter(score.verdict for score in scores)
+    parts = [f"{word} on {verdicts[word]}" for word in ("better", "worse") if verdicts[word]]
+    tasks = f"{plural(len(scores), noun)} compared"
+    if len(verdicts) == 1 and parts:
+        return f"It is {scores[0].verdict} on all {tasks}."
+    text = f"Of {tasks}"
+    if not parts:
+        return f"{text}, none shows a difference."
+    text += f", it is {' and '.join(parts)}"
+    if verdicts["not shown"]:
+        text += f"; on {verdicts['not shown']}, no difference is shown"
+    return f"{text}."
 
 
-def _summary_without_differences(scores: Sequence[AgainstBaseline], *, summed_up: bool) -> str:
-    """State what a model scores on tasks without a difference, and which baseline is missing."""
-    sentences = []
-    if not summed_up:
-        sentences.append(_scores_in_words(scores))
-    reasons = Counter(score.why for score in scores)
-    # The count of a single reason would repeat the number of tasks.
-    words = list(reasons)
-    if len(reasons) > 1:
-        words = [f"{count}: {reason}" for reason, count in reasons.items()]
-    untested = f"Tasks without a difference to test: {len(scores)} ({'; '.join(words)})"
+def _one_more_sentence(score: AgainstBaseline) -> str:
+    if score.verdict == "not shown":
+        return f"On {short_task(score.task)}, no difference from {score.reference} is shown."
+    return f"On {short_task(score.task)}, it is {score.verdict} than {score.reference}."
+
+
+def _advice_sentence(scores: Sequence[AgainstBaseline]) -> str:
+    """Advise a reference model to compare with, on tasks that lack one; or nothing."""
     baseline = _advised_baseline([score for score in scores if score.why == NO_REFERENCE])
-    if baseline:
-        untested += f"; run `qwen3nb eval --model {baseline}` on the same tasks for a baseline"
-    return " ".join([*sentences, f"{untested}."])
-
-
-def _scores_in_words(scores: Sequence[AgainstBaseline]) -> str:
-    """State the score of the first task, or the number of tasks if there are many."""
-    first_score = scores[0]
-    if len(scores) > MANY:
-        return (
-            f"{first_score.model} has scores on {len(scores)} tasks, and no mean over a whole "
-            "benchmark."
-        )
-    return (
-        f"{first_score.model} scores {first_score.metric} {table.score_text(first_score.score)} on "
-        f"{short_task(first_score.task)}, n = {first_score.score.n}."
-    )
+    if not baseline:
+        return ""
+    return f"For a baseline, run `qwen3nb eval --model {baseline}` on the same tasks."
 
 
 def _advised_baseline(scores: Sequence[AgainstBaseline]) -> str:
@@ -454,24 +562,3 @@ def _advised_baseline(scores: Sequence[AgainstBaseline]) -> str:
         if is_suited and not has_run_elsewhere and name != scores[0].model:
             return name
     return ""
-
-
-def _task_in_words(score: AgainstBaseline) -> str:
-    verdict = f"{score.model} is {score.verdict} than {score.reference}"
-    if score.verdict == "not shown":
-        verdict = f"no difference between {score.model} and {score.reference} is shown"
-    values = f"{score.metric} {number_text(score.score.value)} against {number_text(score.other)}"
-    return (
-        f"On {short_task(score.task)}, {verdict}: {values}, a paired difference of "
-        f"{_effect(score)}."
-    )
-
-
-def _effect(score: AgainstBaseline) -> str:
-    difference = score.difference or 0.0
-    if score.identical:
-        return f"{number_text(difference, sign=True)}, identical scores on all {score.score.n}"
-    effect = table.effect_text(difference, score.interval, score.p_value, absent="(no interval)")
-    if score.family > 1:
-        effect += f" over {score.family} pairs"
-    return f"{effect}, n = {score.score.n}"

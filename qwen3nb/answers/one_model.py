@@ -50,8 +50,8 @@ def results_table(results: Sequence[Result]) -> Table:
     return Table.of(
         rows,
         ("task", "metric", "value", "n"),
-        note=f"Main metric in bold. Intervals: 95 %, {methods}, over n."
-        f"{few_queries_sentence(scores)}",
+        note="In bold: each task's main metric.",
+        method=f"Intervals: 95 %, {methods}, over n.{few_queries_sentence(scores)}",
         name="metrics",
         caption="Scores of every task, each with its 95 % interval.",
         data=DataUsed.of(results),
@@ -348,17 +348,15 @@ def suite_table(summary: Summary) -> Table:
     else:
         rows = _type_rows(summary)
     gaps = [f"{task} ({reason})" for task, reason in sorted(summary.missing.items())]
-    note = (
-        f"Missing: {'; '.join(gaps) or 'nothing'}. A mean of a benchmark needs a score on every "
-        "task. Where it averages several metrics, it is MTEB's mean. Another mean only compares "
-        "models on exactly the same tasks."
-    )
+    note = f"Missing: {'; '.join(gaps) or 'nothing'}."
     if not summary.means and len(summary.metrics) > 1:
         note += f" Unlike metrics are not averaged: {', '.join(summary.metrics)}."
     return Table.of(
         rows,
         ("mean", "metric", "tasks", "value\n95 % interval"),
         note=note,
+        method="A mean of a benchmark needs a score on every task. Where it averages several "
+        "metrics, it is MTEB's mean. Another mean only compares models on exactly the same tasks.",
         name="means",
         caption=f"Means of {summary.label} over benchmarks and types of task.",
         data=summary.data,
@@ -415,12 +413,14 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
         name = short_task(result.task.key)
         means.append(f"{name} mean {np.mean(scores):.3f}, n = {len(scores)}")
     summary = ", ".join(means)
+    left_out = ""
+    if len(with_metric) > len(largest):
+        left_out = f" Tasks with fewer queries, not shown: {len(with_metric) - len(largest)}."
     return Figure(
         name="per-query",
         draw=partial(_draw_histograms, largest, metric),
-        caption=f"Queries by their {metric}: {summary}. Peaks at both ends: the model either "
-        "finds the document or misses it; a peak in the middle: it finds it, but ranks it low."
-        f" Tasks with fewer queries that are not shown: {len(with_metric) - len(largest)}.",
+        caption=f"Queries by their {metric}. Peaks at both ends: the model finds the document or "
+        f"misses it. A peak in the middle: it finds it, but ranks it low.{left_out}",
         alt=f"Histograms of {metric} over queries: {summary}.",
         data=DataUsed.of(largest),
         columns=2 if len(largest) > 1 else 1,

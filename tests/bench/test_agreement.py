@@ -10,7 +10,7 @@ from benchmarks.agreement import advice, disagreements, read_pages, statements
 from qwen3nb.answers.against_baseline import against_baseline
 from qwen3nb.answers.board.lead import lead_conclusion
 from qwen3nb.answers.comparison import compare
-from qwen3nb.answers.evaluation import evaluation_conclusion, scores_table
+from qwen3nb.answers.evaluation import evaluation_conclusion, intervals_table, scores_table
 from qwen3nb.answers.leaderboard import leaderboard
 
 TASK = "PyDocsSampleRetrieval"
@@ -53,11 +53,11 @@ def whole(comparison):
 def test_pages_of_the_same_records_agree(tmp_path):
     comparison = compare(RECORDS, tier="smoke", baseline="bm25")
     scores = against_baseline(RECORDS[1:2], [RECORDS[0], RECORDS[2]])
-    model = page_of(scores_table(scores), evaluation_conclusion(scores))
+    model = page_of(scores_table(scores), intervals_table(scores), evaluation_conclusion(scores))
     stated, wrong = found(book(tmp_path, compare=whole(comparison), model=model))
     assert wrong == []
     kinds = {each.about[0] for each in stated}
-    assert {"difference", "p-value", "corrected p-value", "score", "lead"} <= kinds
+    assert {"difference", "p-value", "corrected p-value", "score", "lead", "verdict"} <= kinds
     places = {each.where.partition(",")[0] for each in stated if each.about[0] == "difference"}
     assert places == {"runs/compare", "runs/model"}
 
@@ -73,7 +73,7 @@ def test_a_second_number_for_one_thing_is_found(tmp_path, fault, subject):
     comparison = compare(RECORDS, tier="smoke", baseline="bm25")
     first = whole(comparison)
     scores = against_baseline(RECORDS[1:2], [RECORDS[0], RECORDS[2]])
-    (table,) = page_of(scores_table(scores))
+    (table,) = page_of(intervals_table(scores))
     start = table.index("data-sort", table.index("<strong>") - 60) if "score" not in subject else 0
     changed = table[:start] + fault(table[start:])
     assert changed != table
@@ -101,9 +101,25 @@ def test_other_draws_a_wrong_bold_and_stale_advice_are_found(tmp_path):
     assert wrong == ["runs/model advises to run bm25, which has run on Retrieval"]
 
 
+def test_a_verdict_that_the_scores_do_not_have_is_found(tmp_path):
+    """In the table of one model, in its sentence, or both."""
+    scores = against_baseline(RECORDS[1:2], [RECORDS[0], RECORDS[2]])
+    (table, sentence) = page_of(scores_table(scores), evaluation_conclusion(scores))
+    assert "better than bm25" in sentence
+    worse = sentence.replace("better than bm25", "worse than bm25")
+    _, wrong = found(book(tmp_path, model=[table, worse]))
+    assert [each.partition("\n")[0] for each in wrong] == [
+        "verdict of bm25, m, Retrieval, nDCG@10:"
+    ]
+    other = sentence.replace("with 0.4", "with 0.6")
+    assert other != sentence
+    _, wrong = found(book(tmp_path / "score", model=[table, other]))
+    assert [each.partition("\n")[0] for each in wrong] == ["mean of bm25, Retrieval, nDCG@10:"]
+
+
 def test_a_page_made_before_another_model_came_is_found(tmp_path):
-    old = page_of(scores_table(against_baseline(RECORDS[1:2], RECORDS[:1])))
-    new = page_of(scores_table(against_baseline(RECORDS[1:2], [RECORDS[0], RECORDS[2]])))
+    old = page_of(intervals_table(against_baseline(RECORDS[1:2], RECORDS[:1])))
+    new = page_of(intervals_table(against_baseline(RECORDS[1:2], [RECORDS[0], RECORDS[2]])))
     _, wrong = found(book(tmp_path, old=old, new=new))
     assert [each.partition("\n")[0] for each in wrong] == [
         "number of pairs of bm25, m, Retrieval, nDCG@10:"

@@ -69,6 +69,18 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def first_names(names: Sequence[str], *, most: int = 3, separator: str = ", ") -> str:
+    """Name the first few, and count the others.
+
+    >>> first_names(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    text = separator.join(names[:most])
+    if len(names) > most:
+        text += f" and {len(names) - most} more"
+    return text
+
+
 def not_shown(count: int) -> str:
     """Return a sentence on how many models a figure or table leaves out, or an empty string.
 
@@ -716,31 +728,41 @@ MOST_MODELS = 30  # maximum number of models in a figure: the best
 
 @dataclass(frozen=True, repr=False)
 class Sections:
-    """Titled tables; on a page, all but the first are folded; in Markdown, each has a heading."""
+    """Titled tables and figures; on a page, all but the first are folded.
 
-    tables: tuple[tuple[str, Any], ...]  # each a `Table`
+    In Markdown, each table has a heading, and figures are left out.
+    """
+
+    tables: tuple[tuple[str, Any], ...]  # each a `Table`, `Sections`, `TableChoice` or `Figure`
     about: str = ""  # shown above them
+    folded: bool = False  # whether the first is folded, too
 
     def to_markdown(self) -> str:
         """Return the tables below headings, escaped."""
         parts = [escaped(self.about)] if self.about else []
-        for title, table in self.tables:
-            parts += [f"### {escaped(title)}", table.to_markdown()]
+        for title, view in self.tables:
+            if isinstance(view, Table | Sections):
+                parts += [f"### {escaped(title)}", view.to_markdown()]
         return "\n\n".join(parts)
 
     def __repr__(self) -> str:
-        titles = "".join(f"\n  {title}: {len(table)} rows" for title, table in self.tables)
-        return f"<Sections: {len(self.tables)} tables>{titles}"
+        titles = ""
+        for title, view in self.tables:
+            titles += f"\n  {title}"
+            if isinstance(view, Table):
+                titles += f": {len(view)} rows"
+        return f"<Sections: {len(self.tables)}>{titles}"
 
     def _repr_html_(self) -> str:
         parts = []
         if self.about:
             parts.append(f'<p class="q-note">{escaped_text(self.about)}</p>')
-        for index, (title, table) in enumerate(self.tables):
-            state = "" if index else " open"
+        for index, (title, view) in enumerate(self.tables):
+            is_open = index == 0 and not self.folded
+            state = " open" if is_open else ""
             parts.append(
                 f'<details class="q-section"{state}><summary>{html.escape(title)}</summary>'
-                f"{unstyled(table._repr_html_())}</details>"
+                f"{unstyled(view._repr_html_())}</details>"
             )
         return styled(f"<div>{''.join(parts)}</div>")
 

@@ -9,6 +9,7 @@ from qwen3nb.answers.against_baseline import against_baseline
 from qwen3nb.answers.evaluation import (
     baseline_figure,
     evaluation_conclusion,
+    intervals_table,
     scores_table,
     terminal_table,
 )
@@ -35,15 +36,18 @@ M, OTHER = on_tasks("m", 0.7, 0.6), on_tasks("bm25", 0.5, 0.5, seed=1)
 @pytest.mark.parametrize(
     ("ours", "others", "words"),
     [
-        (M, OTHER, "paired difference (the largest, on Retrieval: +0."),
-        (on_tasks("m", 0.5, 0.3), OTHER, "m is better on 0 and worse on 1 by a sig"),
-        (M, on_tasks("random", 0.1, 0.1), "compared with random (the floor), m is better on 2"),
-        (M, [], "m scores nDCG@10 0."),
+        (M, OTHER, "on Retrieval, better than bm25 with 0.500. On Reranking, it is better than"),
         (
-            M,
-            [],
-            "no record of a reference model); run `qwen3nb eval --model bm25` on the same tasks",
+            on_tasks("m", 0.5, 0.3),
+            OTHER,
+            "as good as bm25 with 0.500, as far as 40 queries can tell.",
         ),
+        (on_tasks("m", 0.5, 0.3), OTHER, "On Reranking, it is worse than bm25."),
+        (on_tasks("random", 0.1, 0.1), on_tasks("bm25", 0.5, seed=1), "worse than bm25 with 0."),
+        (M, on_tasks("random", 0.1, 0.1), "better than random (the floor) with 0.099"),
+        (M, on_tasks("bm25", 0.7, 0.6), "the same as bm25 on every query."),
+        (M, [], "m scores nDCG@10 0."),
+        (M, [], "For a baseline, run `qwen3nb eval --model bm25` on the same tasks"),
         (on_tasks("bm25", 0.5), [], "`qwen3nb eval --model all-MiniLM-L6-v2` on the same tasks"),
         ([], OTHER, "No task was finished"),
     ],
@@ -77,21 +81,42 @@ def test_only_what_is_significant_is_called_so():
     scores = against_baseline(ours, others)
     assert not any(score.significant for score in scores)
     sentence = str(evaluation_conclusion(scores))
-    assert "m has no significant difference on any (the largest, on " in sentence
+    assert sentence.endswith(
+        ", as far as 40 queries can tell. On Reranking, no difference from bm25 is shown."
+    )
     assert "better" not in sentence
-    # Of a significant and a larger one that is not, the significant one is called the largest.
-    wide = [make("m", task=TASKS[0], scores=[0.9, 0.1, 0.9, 0.2]), ours[1]]
-    wide += [make("bm25", task=TASKS[0], scores=[0.2, 0.1, 0.5, 0.6])]
-    low = [
-        make("m", task=TASKS[1], scores=noisy(0.6)),
-        make("bm25", task=TASKS[1], scores=noisy(0.5, seed=1)),
-    ]
-    scores = against_baseline([wide[0], low[0]], [wide[2], low[1]])
-    assert [score.significant for score in scores] == [False, True]
-    assert abs(scores[0].difference) > abs(scores[1].difference)
-    sentence = str(evaluation_conclusion(scores))
-    assert "is better on 1 and worse on 0 by a significant paired difference" in sentence
-    assert "(the largest, on Reranking: " in sentence
+
+
+def test_other_tasks_are_counted_by_what_their_differences_show():
+    """A task that is not compared counts for none of them."""
+    means = (0.7, 0.8, 0.3, 0.5, 0.6)
+    ours = [make("m", task=f"T{i}", scores=noisy(mean)) for i, mean in enumerate(means)]
+    others = [make("bm25", task=f"T{i}", scores=noisy(0.5, seed=1)) for i in range(4)]
+    scores = against_baseline(ours, others)
+    assert [score.verdict for score in scores] == ["better", "better", "worse", "not shown", ""]
+    assert str(evaluation_conclusion(scores)).endswith(
+        "Of 3 other tasks compared, it is better on 1 and worse on 1; on 1, no difference is shown."
+    )
+
+
+def test_tasks_of_one_verdict_are_counted_together():
+    ours = [make("m", task=f"T{i}", scores=noisy(0.6)) for i in range(3)]
+    others = [make("bm25", task=f"T{i}", scores=noisy(0.5, seed=1)) for i in range(3)]
+    sentence = str(evaluation_conclusion(against_baseline(ours, others)))
+    assert sentence.endswith("It is better on all 2 other tasks compared.")
+
+
+@pytest.mark.parametrize("baseline", ["all-MiniLM-L6-v2", "bm25"])
+def test_each_sentence_and_note_is_short(baseline):
+    names = [f"T{i}" for i in range(5)]
+    ours = [make("demo-contrastive-checkpoint-240", task=name, scores=noisy(0.6)) for name in names]
+    others = [make(baseline, task=name, scores=noisy(0.5, seed=1)) for name in names]
+    scores = against_baseline(ours, others)
+    sentences = str(evaluation_conclusion(scores)).split(". ")
+    assert len(sentences) == 2
+    assert max(len(sentence.split()) for sentence in sentences) <= 25
+    for table in (scores_table(scores), intervals_table(scores)):
+        assert all(len(note.split()) <= 40 for note in table.notes())
 
 
 def test_no_model_that_has_run_is_advised():
@@ -110,36 +135,41 @@ def test_a_tier_is_summed_up_by_its_mean_even_for_a_model_alone():
     mean = column_mean(next(iter(ranked_columns("full").values())), alone)
     assert scores[0].score.value == pytest.approx(mean.value)
     sentence = str(evaluation_conclusion(scores))
-    assert sentence.startswith(f"m has a mean nDCG@10 of {mean.value:.3f} [")
-    assert "on BEIR, over 15 tasks." in sentence
+    assert sentence.startswith(f"m has a mean nDCG@10 of {mean.value:.3f} on BEIR, over 15 tasks.")
     assert "scores nDCG@10" not in sentence  # of the first of many tasks
     some = str(evaluation_conclusion(against_baseline(alone[:-1], [], tier="full")))
     assert "m scores" not in some
 
 
 def test_the_method_is_the_one_that_was_used():
-    """Models that answered different queries are corrected by Holm, and the note says so."""
+    """Models that answered different queries are corrected by Holm, and the page says so."""
     shorter = make("bm25", task=TASKS[0], scores=noisy(0.5, seed=1)[:30])
     third = make("random", task=TASKS[0], scores=noisy(0.1, seed=2))
     scores = against_baseline(on_tasks("m", 0.7), [shorter, third])
     assert scores[0].correction == "holm"
-    assert "corrected by Holm over all pairs" in scores_table(scores).note
-    assert "MaxT" not in scores_table(scores).note
+    assert "corrected by Holm over all pairs" in scores_table(scores).method
+    assert "MaxT" not in scores_table(scores).method
     alike = against_baseline(on_tasks("m", 0.7), [*on_tasks("bm25", 0.5, seed=1), third])
-    assert "corrected by step-down MaxT over all pairs" in scores_table(alike).note
+    assert "corrected by step-down MaxT over all pairs" in scores_table(alike).method
 
 
 def test_the_table_names_what_was_left_out_and_no_none():
     scores = against_baseline(on_tasks("m", 0.7), on_tasks("bm25", 0.5, seed=1))
     table = scores_table(scores, skipped={"AuthorSTS": "m has no vectors"})
     assert [row[0].text for row in table.rows] == ["Retrieval"]
-    assert table.rows[0][3].strong
+    _, _, score, baseline, verdict, _ = table.rows[0]
+    assert (score.strong, baseline.strong, verdict.text) == (True, False, "better")
+    assert baseline.detail == "bm25"
     assert table.note.endswith("Left out: AuthorSTS (m has no vectors).")
     alone = scores_table(against_baseline(on_tasks("m", 0.7), []))
-    assert alone.columns == ("task", "metric", "score\n95 % interval", "n")
+    assert alone.columns == ("task", "metric", "score", "n")
     for shown in (table, alone):
         assert "None" not in shown.to_html()
         assert shown.caption == "Scores of m."
+    (row,) = intervals_table(scores).rows
+    assert row[3].strong
+    assert row[3].interval == scores[0].interval
+    assert row[5].detail == "1 pairs"
     terminal = terminal_table(scores, reused=[TASKS[0]], skipped=dict.fromkeys("VWXY", "why"))
     assert [row[-1].text for row in terminal.rows] == ["reused"]
     assert terminal.note == "Left out: 4 tasks (why)."
