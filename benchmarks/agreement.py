@@ -8,6 +8,7 @@ compares what stands in them more than once, also with the records:
 - the difference of a pair of models on a task, its interval and its uncorrected p-value;
 - the number of pairs over which a p-value is corrected, and the corrected p-value;
 - the score of a model on a task, and its interval;
+- on the landing page, rounded scores, and which models are not told apart;
 - bold differences: exactly those whose interval excludes 0 and whose corrected p is below 0.05;
 - which of two models is better on a task, or that no difference is shown;
 - what indexes, ablations, adapters and prompts show: bold effects; the scores of exact search and
@@ -30,7 +31,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 
 from qwen3nb.report.render.table import short_task
@@ -63,6 +64,12 @@ _VERDICTS = {
     "no difference shown": _AS_GOOD,
     "identical scores": _AS_GOOD,
 }
+# The figure of the landing page: ``Scores on T by nDCG@10: a 0.68 [0.63, 0.73]; b 0.66.``
+_OF_SCORES = re.compile(
+    r"Scores on (?P<task>.+?) by (?P<metric>.+?): (?P<scores>.+?)\."
+    r"(?: No difference shown between: (?P<joined>.+)\.)?"
+)
+_ROUNDED = re.compile(r"(?P<model>\S.*?)(?: \(toy\))? (?P<score>-?\d\.\d\d)(?: \[[^\]]+\])?")
 # Tables of studies, whose conclusions name effects that the tables have.
 _OF_STUDY = re.compile(r"tab-(ann|compression|interference|prompts-\w+|.*-tested)$")
 _OF_INDEXES = re.compile(
@@ -515,6 +522,7 @@ def _rounded(text: str) -> str:
 
 def _of_description(text: str, where: str) -> Iterator[Statement]:
     """Pairs in the description of a figure: ``m on T: +0.1 [..], p = .., n = 9``."""
+    yield from _of_scores(text, where)
     match = re.match(r"Forest plots of differences from (.+?)\. ", text)
     if match is None:
         return
@@ -525,6 +533,28 @@ def _of_description(text: str, where: str) -> Iterator[Statement]:
         if each["corrected"]:
             corrected = ("corrected p-value of main metrics", *about, each["family"])
             yield Statement(corrected, _p(each["corrected"]), where)
+
+
+def _of_scores(text: str, where: str) -> Iterator[Statement]:
+    """Rounded scores, and which pairs of their models are not told apart."""
+    match = _OF_SCORES.fullmatch(text)
+    if match is None:
+        return
+    task = short_task(match["task"])
+    models = []
+    for shown in match["scores"].split("; "):
+        score = _ROUNDED.fullmatch(shown)
+        if score is not None:
+            models.append(_model(score["model"]))
+            about = ("rounded score", models[-1], task, match["metric"])
+            yield Statement(about, score["score"], where)
+    tied = set()
+    for joined in (match["joined"] or "").split("; "):
+        names = [_model(name) for name in joined.split(", ")]
+        tied |= {frozenset(pair) for pair in combinations(names, 2)}
+    for pair in combinations(sorted(models), 2):
+        says = "not told apart" if frozenset(pair) in tied else "told apart"
+        yield Statement(("models", *pair, task), says, where)
 
 
 def _of_sentence(text: str, where: str) -> Iterator[Statement]:
@@ -577,6 +607,8 @@ def of_records() -> Iterator[Statement]:
             if each.significant(_ALPHA):
                 words = "better than" if each.difference > 0 else "worse than"
             yield from _judged(each.first, each.second, (each.task, each.metric), words, "records")
+            says = "told apart" if each.significant(_ALPHA) else "not told apart"
+            yield Statement(("models", *about[:3]), says, "records")
     for (task, name), record in comparison.records.items():
         value = record.main
         if value.value is None:
@@ -585,6 +617,8 @@ def of_records() -> Iterator[Statement]:
         text = interval_text(ends, absent=value.undefined)
         shown = Cell(f"{value.value:.3f}", text)
         yield from _scored(name, task, record.task.main_metric, shown, "records")
+        about = ("rounded score", name, short_task(task), record.task.main_metric)
+        yield Statement(about, f"{value.value:.2f}", "records")
 
 
 def trainings(pages: dict[str, _Reader]) -> Iterator[Statement]:

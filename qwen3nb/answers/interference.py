@@ -86,19 +86,33 @@ class Interference(Answer):
         """What joint training costs by its interval, without numbers' details."""
         if self.worst is None:
             return "The cost of joint training is unknown"
-        estimate = self.worst.overall
-        # One seed says nothing about other trainings.
-        if estimate.interval is None or len(estimate.seeds) == 1:
-            return _NO_COST_SHOWN
-        # TIR: the share of the specialist's score that joint training loses.
-        low, high = estimate.interval
-        if low > 0:
-            cost = _percent(estimate.tir, sign=False, digits=1)
+        if self.costs_something:
+            cost = _percent(self.worst.overall.tir, sign=False, digits=1)
             return f"Joint training costs {cost} % of the specialist's score"
-        # Even the upper end is below what the gate takes for interference.
-        if high < self.comparisons.gate.fail_below:
+        if self.costs_nothing:
             return "Joint training costs nothing measurable"
         return _NO_COST_SHOWN
+
+    @property
+    def costs_something(self) -> bool:
+        """Whether the interval shows that joint training loses a share of the score."""
+        interval = self._interval_of_cost
+        return interval is not None and interval[0] > 0
+
+    @property
+    def costs_nothing(self) -> bool:
+        """Whether the interval is below what the gate takes for interference, and none is shown."""
+        interval = self._interval_of_cost
+        if interval is None or self.costs_something:
+            return False
+        return interval[1] < self.comparisons.gate.fail_below
+
+    @property
+    def _interval_of_cost(self) -> tuple[float, float] | None:
+        """The interval of the worst TIR, the share of the score that is lost; None of one seed."""
+        if self.worst is None or len(self.worst.overall.seeds) == 1:
+            return None  # one seed says nothing about other trainings
+        return self.worst.overall.interval
 
     @property
     def evidence(self) -> str:

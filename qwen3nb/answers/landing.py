@@ -1,80 +1,146 @@
-"""The landing page: the best model, with a figure, and the findings of all pages.
+"""The landing page: which model to use, how sure that is, and on what; then the findings.
 
-Findings are derived only from records; unsupported ones are omitted.
+The first screen has at most two sentences, a figure of scores and the verdict on own data. The
+numbers behind them, with intervals and tests, stand in one fold below.
 """
 
 import html
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.alignment import comparable, in_words
-from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
-from qwen3nb.analysis.training.checkpoint_scores import trajectories
-from qwen3nb.analysis.training.interference import SPECIALISTS
-from qwen3nb.answers.board.lead import how_sure_page, lead_conclusion, lead_figure
+from qwen3nb.analysis.comparison.brackets import Ties
+from qwen3nb.answers.board.lead import how_sure_page
 from qwen3nb.answers.comparison import Comparison
-from qwen3nb.answers.interference import Interference, interference
+from qwen3nb.answers.findings import all_findings, cards, evidence_table
 from qwen3nb.answers.leaderboard import Leaderboard
-from qwen3nb.answers.own_data import collections, own_data, page_of
-from qwen3nb.answers.reranking import METRIC, rerank_differences
-from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.answers.own_data import OwnData, collections, own_data, page_of
+from qwen3nb.answers.recommendation import (
+    RankedModels,
+    own_limits,
+    own_sentences,
+    ranked_own,
+    recommend,
+    sentences,
+)
+from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.html import escaped_text
-from qwen3nb.report.render.table import score_text, short_task
+from qwen3nb.report.render.home import formula_link
+from qwen3nb.report.render.html import data_attribute, escaped_text, unstyled
+from qwen3nb.report.render.scores import ScoreRow, Tone, score_figure
+from qwen3nb.report.render.table import Table, plural, short_task
+from qwen3nb.utils.book_settings import book_settings
 
 _MOST_FINDINGS = 3  # on the landing page
+_FEW_MODELS, _MOST_MODELS = 6, 10  # rows of the figure: as many as tie with the best
+_TOY = " (toy)"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One finding in a sentence, and the numbers behind it."""
+def landing_page(
+    everything: Iterable[Result], board: Leaderboard, *, folder: str = "runs/", most: int = 10
+) -> dict[str, str]:
+    """Return the parts of the landing page as HTML: the lead, the findings, and the numbers.
 
-    headline: str
-    evidence: str
-    page: str = ""  # link to these numbers, relative to the page that shows the finding
+    Args:
+        everything: all records, those of adapters included.
+        board: the leaderboard, with the page of each run.
+        folder: that of all other pages, relative to the landing page.
+        most: number of models in the table.
+    """
+    records = list(everything)
+    comparison, task = board.comparison, board.task
+    links = {run: f"{folder}{page}" for run, page in board.links.items()}
+    shown = all_findings(comparison, records, task=task, links=links, folder=folder)
+    shown = shown[:_MOST_FINDINGS]
+    own = [own_data(board.results, name) for name in collections(board.results)]
+    numbers = [evidence_table(shown)]
+    if comparison.records:
+        lead = headline_lead(comparison, task=task, results=records, folder=folder)
+        lead += "".join(own_box(answer, folder=folder, among=len(own)) for answer in own)
+        scores = replace(board, links=links).headline_table(most=most)
+        numbers = [scores, _differences_from_best(comparison, task), *numbers]
+    elif own:
+        lead = own_lead(own[0], folder=folder, among=len(own))
+        lead += "".join(own_box(answer, folder=folder, among=len(own)) for answer in own[1:])
+        numbers = [answer.scores_table() for answer in own] + numbers
+    else:
+        lead = headline_lead(comparison, task=task, results=records, folder=folder)
+    return {
+        "lead": lead,
+        "findings": cards(shown),
+        "headline": "".join(table.to_html() for table in numbers if table is not None),
+    }
+
+
+def _differences_from_best(comparison: Comparison, task: str) -> Table | None:
+    """Return the difference of every model from the best, with interval and test."""
+    models = recommend(comparison, task=task).models
+    if len(models.names) < 2:
+        return None
+    table = comparison.differences_table(task=models.task.key, baseline=models.best)
+    return replace(
+        table,
+        note="Bold: significant by interval and test. Below a corrected p-value: the raw one.",
+        method=f"{table.note} {table.method}".strip(),
+    )
 
 
 def headline_lead(
     comparison: Comparison, *, task: str, results: Iterable[Result] = (), folder: str = ""
 ) -> str:
-    """Return the best model and the distance of the others as HTML: a sentence and a figure.
+    """Return which model to use as HTML: one or two sentences, and a figure of scores.
 
-    As `lead_conclusion`; ``folder`` has all other pages, relative to the landing page. If
-    any score is on substitutes for MTEB's data, a banner comes first.
-    """
-    conclusion = lead_conclusion(comparison, task=task, results=results)
-    if comparison.records:
-        conclusion = replace(conclusion, page=f"{folder}leaderboard.html")
-    page = how_sure_page(comparison)
-    if page:
-        conclusion = replace(conclusion, how_sure=f"{folder}{page}")
-    content = conclusion._repr_html_()
-    figure = lead_figure(comparison, task=task)
-    if figure is not None:
-        content += figure._repr_html_()
-    banner = data_banner(comparison.data_used())
-    return f'{banner}<div class="q-hero">{content}</div>'
-
-
-def own_data_verdicts(results: Iterable[Result], *, folder: str = "") -> str:
-    """Return the verdict on each collection of own data as HTML, linked to its page.
-
-    ``folder`` has all other pages, relative to the landing page.
+    ``folder`` has all other pages, relative to the landing page. If any score is on substitutes for
+    MTEB's data, a banner comes first.
     """
     records = list(results)
-    verdicts = []
-    for name in collections(records):
-        conclusion = own_data(records, name).conclusion
-        linked = replace(conclusion, page=f"{folder}{page_of(name)}.html")
-        verdicts.append(
-            f'<div class="q-hero"><p class="q-own">On your data, {escaped_text(name)}</p>'
-            f"{linked._repr_html_()}</div>"
-        )
-    return "".join(verdicts)
+    recommendation = recommend(comparison, task=task, results=records)
+    models = recommendation.models
+    toys = [name for name, record in _named(models) if is_toy(record)]
+    data = comparison.data_used(task)
+    parts = []
+    if models.names:
+        count = len(models.names) + models.unpaired
+        parts.append(_grey_line(count, f"{models.questions} {_data_words(models)}", models.records))
+    parts.append(_lead_paragraph(sentences(recommendation, toys=toys), data))
+    if models.names:
+        page = how_sure_page(comparison)
+        how_sure = f"{folder}{page}" if page else ""
+        leaderboard = f"{folder}leaderboard.html"
+        parts.append(_scores(models, toys, data))
+        parts.append(_caption(models, toys, leaderboard=leaderboard, how_sure=how_sure))
+    return data_banner(comparison.data_used()) + _hero(parts)
+
+
+def own_lead(own: OwnData, *, folder: str, among: int = 1) -> str:
+    """Return the verdict on one's own data as `headline_lead`, for a study without other data."""
+    models = ranked_own(own)
+    data = DataUsed.of(models.records)
+    lead = f"On {_own_name(own, among)}: {' '.join(own_sentences(own))} {_own_links(own, folder)}"
+    return _hero(
+        [
+            _grey_line(len(models.names), f"{models.questions} of your own", models.records),
+            _lead_paragraph([lead], data),
+            _scores(models, (), data),
+            _caption(models),
+        ]
+    )
+
+
+def own_box(own: OwnData, *, folder: str, among: int = 1) -> str:
+    """Return the verdict on one's own data as a box of HTML, linked to its page.
+
+    With one collection ``among`` several, its name is stated.
+    """
+    words = " ".join(own_sentences(own))
+    data = data_attribute(DataUsed.of(own.records))
+    return (
+        f'<div class="q-own"{data}><p><strong>On {_own_name(own, among)}:</strong> {words} '
+        f"{_own_links(own, folder)}</p></div>"
+    )
 
 
 def data_banner(data: DataUsed) -> str:
@@ -87,264 +153,157 @@ def data_banner(data: DataUsed) -> str:
     )
 
 
-def headline_findings(
-    comparison: Comparison,
-    results: Iterable[Result],
-    *,
-    task: str,
-    links: Mapping[str, str],
-    folder: str = "",
-) -> str:
-    """Return findings on training, joint training, reranking and extracted encoders as HTML.
-
-    Reranking is judged by ``results``, those of adapters included. Pages of run ids, and the folder
-    of all others, are relative to the landing page.
-    """
-    seed = comparison.procedure.seed
-    records = list(results)
-    all_findings = findings(comparison, task=task, links=links)
-    for finding in (
-        interference_finding(interference(records, seed=seed), folder=folder),
-        rerank_finding(records, seed=seed, links=links),
-    ):
-        if finding is not None:
-            all_findings.append(finding)
-    return findings_html(all_findings[:_MOST_FINDINGS])
+def is_toy(result: Result) -> bool:
+    """Return whether a model is from the demo: ``demo-…`` below ``runs/demo``."""
+    folder = (paths.root() / result.model.spec).resolve()
+    demo = (paths.runs() / "demo").resolve()
+    return result.model.label.startswith("demo-") and folder.is_relative_to(demo)
 
 
-def landing_page(
-    everything: Iterable[Result], board: Leaderboard, *, folder: str = "runs/", most: int = 10
-) -> dict[str, str]:
-    """Return the parts of the landing page as HTML: the lead, the findings, and the best models.
-
-    Args:
-        everything: all records, those of adapters included. Each collection of own data among
-            them has its verdict first.
-        board: the leaderboard, with the page of each run.
-        folder: that of all other pages, relative to the landing page.
-        most: number of models in the table.
-    """
-    records = list(everything)
-    comparison, task = board.comparison, board.task
-    links = {run: f"{folder}{page}" for run, page in board.links.items()}
-    scores = replace(board, links=links).headline_table(most=most)
-    lead = own_data_verdicts(board.results, folder=folder)
-    if comparison.records or not lead:
-        lead += headline_lead(comparison, task=task, results=records, folder=folder)
-    return {
-        "lead": lead,
-        "findings": headline_findings(comparison, records, task=task, links=links, folder=folder),
-        "headline": scores.to_html(),
-    }
+def _hero(parts: Iterable[str]) -> str:
+    return f'<div class="q-hero">{"".join(parts)}</div>'
 
 
-def findings_html(findings: Sequence[Finding]) -> str:
-    """Return findings as HTML cards, escaped."""
-    cards = []
-    for finding in findings:
-        headline = escaped_text(finding.headline)
-        if finding.page:
-            headline = f'<a href="{html.escape(finding.page, quote=True)}">{headline}</a>'
-        cards.append(
-            f'<div class="q-finding"><p class="q-finding-head">{headline}</p>'
-            f"<p>{escaped_text(finding.evidence)}</p></div>"
-        )
-    return f'<div class="q-findings">{"".join(cards)}</div>'
+def _grey_line(models: int, questions: str, records: Iterable[Result]) -> str:
+    """Return what the page is about: study, number of models, data, and the newest date."""
+    facts = [book_settings().title, plural(models, "model"), questions]
+    newest = max(record.finished for record in records)
+    if newest:
+        day = datetime.fromisoformat(newest)
+        facts.append(f"{day.day} {day:%B %Y}")
+    words = " · ".join(fact for fact in facts if fact)
+    return f'<p class="q-about">{escaped_text(words)}</p>'
 
 
-def interference_finding(report: Interference, *, folder: str = "") -> Finding | None:
-    """Return the finding on joint training; None if no pair can be compared.
-
-    The headline is what joint training costs, followed by numbers and the kill gate's verdict.
-    """
-    if report.worst is None:
-        return None
-    return Finding(report.finding, report.evidence, f"{folder}interference.html")
+def _data_words(models: RankedModels) -> str:
+    """Return the data of a task in words, which follow the number of questions."""
+    if models.task.name.startswith("PyDocs"):
+        return "to Python's documentation"
+    return f"of {short_task(models.task.key)}"
 
 
-def rerank_finding(
-    results: Iterable[Result], *, seed: int = 0, links: Mapping[str, str] | None = None
-) -> Finding | None:
-    """Return the gain of the best reranker on one data set; None without records.
-
-    The data set is the one with most rerankers, then with most queries, so that rerankers are
-    compared on the same data. Adapters that were not trained to rerank are controls, and left out.
-    """
-    records = list(results)
-    reranked = [record for record in records if _is_reranked(record) and not _is_control(record)]
-    if not reranked:
-        return None
-    rerankers = _on_task_with_most_rerankers(reranked)
-    best = max(rerankers, key=_score)
-    # The p-value is corrected over the data sets of this model with the same first stage.
-    family = [record for record in reranked if _is_same_pipeline(record, best)]
-    gains = rerank_differences(family, seed=seed, others=records)
-    gain = gains[family.index(best)]
-    task = short_task(gain.task)
-    evidence = f"{METRIC} on {task} against its first stage: {gain}."
-    if len(rerankers) > 1:
-        evidence += f" Chosen as the best of {len(rerankers)} rerankers there."
-    headline = f"Reranking by {best.model.label} {_effect(gain, task, ALPHA)}"
-    page = links.get(best.run, "") if links else ""
-    return Finding(headline, evidence, page)
+def _lead_paragraph(lines: Sequence[str], data: DataUsed) -> str:
+    return f'<p class="q-lead"{data_attribute(data)}>{" ".join(lines)}</p>'
 
 
-def _is_reranked(record: Result) -> bool:
-    return f"first {METRIC}" in record.per_query
-
-
-def _on_task_with_most_rerankers(records: Iterable[Result]) -> list[Result]:
-    """Return the records of one task: that with most of them, then with most queries."""
-    by_task = defaultdict(list)
-    for record in records:
-        by_task[record.task.key].append(record)
-    return max(by_task.values(), key=lambda on_task: (len(on_task), on_task[0].main.n))
-
-
-def _is_same_pipeline(record: Result, other: Result) -> bool:
-    """Whether two records are of one reranker after the same first stage."""
-    is_same_model = record.model.identity == other.model.identity
-    return is_same_model and _first_stage(record) == _first_stage(other)
-
-
-def _first_stage(record: Result) -> str:
-    """Return the first stage of a reranking, which is a part of its task's name."""
-    return record.task.key.partition(".")[2]
-
-
-def _is_control(result: Result) -> bool:
-    """Return whether a record is of an adapter that was trained, but not to rerank."""
-    if result.training is None or not result.training.mode:
-        return False
-    mode = str(result.training.mode)
-    return mode != SPECIALISTS["reranking"] and not mode.startswith("joint")
-
-
-def _effect(difference: PairedDifference, task: str, alpha: float) -> str:
-    """Describe an effect on a metric, if it is significant."""
-    metric = difference.metric
-    if not difference.significant(alpha):
-        return f"makes no difference in {metric} that these {difference.n} queries show"
-    verb = "lifts" if difference.difference > 0 else "lowers"
-    return f"{verb} {metric} by {abs(difference.difference):.3f} on {task}"
-
-
-def findings(
-    comparison: Comparison, *, task: str, links: Mapping[str, str] | None = None
-) -> list[Finding]:
-    """Return the findings on training and extraction, on one task or a benchmark's mean."""
-    records = sorted(comparison.scored(task), key=_score, reverse=True)
-    pages = links or {}
-    all_findings = []
-    for finding in (
-        _finding_on_training(comparison, records),
-        _finding_on_extraction(comparison, records),
-    ):
-        if finding is not None:
-            # Up to here, `page` holds the id of the run.
-            run = finding.page
-            page_of_run = pages.get(run, "")
-            all_findings.append(replace(finding, page=page_of_run))
-    return all_findings
-
-
-def _evidence(
-    comparison: Comparison, best: Result, other: Result, difference: PairedDifference
-) -> str:
-    """Describe two scores over the same queries, and their paired difference."""
-    return (
-        f"{comparison.name(best)} {score_text(best.main)}, against {score_text(other.main)} of "
-        f"{comparison.name(other)}: {difference}."
+def _scores(models: RankedModels, toys: Sequence[str], data: DataUsed) -> str:
+    """Return the figure of the scores of the best models."""
+    shown = _shown(models)
+    at_chance = {models.chance, *_not_separated(models.ties, models.chance)}
+    rows = []
+    for name, record in _named(models):
+        if name not in shown or record.main.value is None:
+            continue
+        tone = Tone.BEHIND
+        if name in models.ties.best:
+            tone = Tone.BEST
+        elif name in at_chance:
+            tone = Tone.CHANCE
+        mark = _TOY if name in toys else ""
+        rows.append(ScoreRow(name, record.main.value, _ends(record.main), tone, mark))
+    task = models.task
+    figure = score_figure(
+        rows,
+        models.ties.among([row.name for row in rows]),
+        measure=f"{short_task(task.key)} by {task.main_metric}",
+        name="lead",
+        data=data,
     )
+    return unstyled(figure._repr_html_())
 
 
-def _paired_difference(
-    comparison: Comparison, best: Result, other: Result
-) -> PairedDifference | None:
-    """Return the difference of two scores; None if they are not over the same queries."""
-    if not comparable(best, other):
+def _ends(score: Aggregate) -> Interval | None:
+    if score.low is None or score.high is None:
         return None
-    return comparison.between(best, other)
+    return score.low, score.high
 
 
-def _score(result: Result) -> float:
-    return result.main.value or 0.0
+def _shown(models: RankedModels) -> list[str]:
+    """Return the models in the figure: the best, as many as tie with it, and chance."""
+    count = min(max(_FEW_MODELS, len(models.ties.best)), _MOST_MODELS)
+    shown = list(models.names[:count])
+    if models.chance and models.chance not in shown:
+        shown[-1] = models.chance
+    return shown
 
 
-class _Course(NamedTuple):
-    """The start of a training, and the best of its later checkpoints."""
-
-    training: str
-    start: Result
-    best: Result
+def _not_separated(ties: Ties, model: str) -> tuple[str, ...]:
+    return ties.not_separated(model) if model else ()
 
 
-def _courses(records: Sequence[Result]) -> list[_Course]:
-    """Return the courses of trainings with two or more evaluated steps."""
-    tasks = list(dict.fromkeys(record.task.key for record in records))
-    courses = []
-    for trajectory in trajectories(records, tasks=tasks):
-        for record_by_step in trajectory.records.values():  # one per seed
-            first_step = min(record_by_step)
-            later_records = [record for step, record in record_by_step.items() if step > first_step]
-            if later_records:
-                best = max(later_records, key=_score)
-                start = record_by_step[first_step]
-                courses.append(_Course(trajectory.training, start, best))
-    return courses
+def _caption(
+    models: RankedModels, toys: Sequence[str] = (), *, leaderboard: str = "", how_sure: str = ""
+) -> str:
+    """Explain the figure in at most forty words, with links to the pages that explain the rest."""
+    shown = _shown(models)
+    sentences = [f"{_measure(models.task.main_metric)}."]
+    if any(_ends(record.main) for record in models.records):
+        sentences.append(f"Bars: what {_others(models.questions)} might give.")
+    if len(models.names) > len(models.ties.best):
+        sentences.append(_words_on_grey(models))
+    if models.ties.among(shown).brackets:
+        sentences.append("Joined: no difference shown.")
+    if models.unpaired:
+        sentences.append(f"{plural(models.unpaired, 'model')} lack scores to compare.")
+    links = []
+    if any(name in toys for name in shown):
+        links.append('<a href="#toys">toy: not to use</a>')
+    if leaderboard:
+        others = len(models.names) + models.unpaired - len(shown)
+        words = plural(others, "more model") if others else "all tasks"
+        links.append(f'<a href="{leaderboard}">{words}</a>')
+    if how_sure:
+        links.append(f'<a href="{how_sure}">how sure?</a>')
+    text = f"{' '.join(sentences)} {' · '.join(links)}"
+    return f'<p class="q-note">{text.strip()}</p>'
 
 
-def _finding_on_training(comparison: Comparison, records: Sequence[Result]) -> Finding | None:
-    """Compare the best later checkpoint of a training with its start; the page is the run's id.
-
-    For several trainings, that of the best checkpoint. The p-value is corrected over a family that
-    includes the other checkpoints.
-    """
-    courses = _courses(records)
-    if not courses:
-        return None
-    course = max(courses, key=lambda course: _score(course.best))
-    difference = _paired_difference(comparison, course.best, course.start)
-    if difference is None:
-        return None
-    name = f"Training {course.training}"
-    if "contrastive" in course.training.lower():
-        name = "Contrastive training"
-    task = short_task(course.best.task.key)
-    effect = _effect(difference, task, comparison.procedure.alpha)
-    evidence = _evidence(comparison, course.best, course.start, difference)
-    return Finding(f"{name} {effect}", evidence, course.best.run)
+def _others(questions: str) -> str:
+    """Return another sample of the same size, such as ``200 other questions``."""
+    count, _, noun = questions.partition(" ")
+    return f"{count} other {noun}"
 
 
-def _finding_on_extraction(comparison: Comparison, records: Sequence[Result]) -> Finding | None:
-    """Compare the best extracted encoder with the baseline; the page is the run's id."""
-    best = _first_extracted(records)
-    if best is None:
-        return None
-    on_task = comparison.on(best.task.key)
-    if on_task is None:
-        return None
-    baselines = [record for record in records if comparison.name(record) == on_task.baseline]
-    if not baselines:
-        return None
-    baseline = baselines[0]
-    difference = _paired_difference(comparison, best, baseline)
-    if difference is None:
-        return None
-    verdict = "not significantly different from"
-    if difference.significant(comparison.procedure.alpha):
-        verdict = "above" if difference.difference > 0 else "below"
-    headline = (
-        f"The best extracted encoder, {comparison.name(best)}, is {verdict} "
-        f"{in_words(difference.second)} on {short_task(best.task.key)}"
-    )
-    return Finding(headline, _evidence(comparison, best, baseline, difference), best.run)
+def _words_on_grey(models: RankedModels) -> str:
+    if models.chance and models.chance not in models.ties.best:
+        return "Grey: below the best; light: no better than chance."
+    return "Grey: below the best."
 
 
-def _first_extracted(records: Iterable[Result]) -> Result | None:
-    """Return the first record of an extracted encoder; None without one."""
-    for record in records:
-        folder = paths.root() / str(record.model.spec)
-        if read_provenance(folder) is not None:
-            return record
-    return None
+def _measure(metric: str) -> str:
+    """Name the scale of a metric, with a link to its definition."""
+    name = html.escape(metric)
+    # Such as "mean nDCG@10 of 15 tasks".
+    for word in metric.split():
+        link = formula_link(word)
+        if link:
+            address = link.removeprefix("../")
+            linked = f'<a href="{address}">{html.escape(word)}</a>'
+            name = name.replace(html.escape(word), linked)
+    if "@" in metric:
+        return f"Score of search, 0 to 1 ({name})"
+    return f"Score ({name})"
+
+
+def _named(models: RankedModels) -> Iterator[tuple[str, Result]]:
+    yield from zip(models.names, models.records, strict=True)
+
+
+def _own_name(own: OwnData, among: int) -> str:
+    """Return one's own data in words, such as ``your own 30 queries``, named if it is not alone."""
+    count = own.records[0].main.n
+    words = "your own query" if count == 1 else f"your own {count:,} queries"
+    if among > 1:
+        words += f" ({html.escape(own.name)})"
+    return words
+
+
+def _own_links(own: OwnData, folder: str) -> str:
+    """Return links to what stands behind a verdict: the queries that changed, and its limits."""
+    page = f"{folder}{page_of(own.name)}.html"
+    if own.candidates is None:
+        return f'<a href="{page}">The page of these data</a>'
+    links = [f'<a href="{page}#the-queries-that-changed-most">The queries that changed</a>']
+    if own_limits(own):
+        links.append(f'<a href="{page}#tab-own-reasons">what limits this</a>')
+    return " · ".join(links)

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qwen3nb import paths
 from qwen3nb.answers.calibration import calibration
+from qwen3nb.answers.landing import is_toy
 from qwen3nb.book.build import REFRESHED, BookError, refresh_pages
 from qwen3nb.book.catalog import OWN_PART, PageKind, pages_of, read_catalog
 from qwen3nb.book.pages import copy_linked_records, finish_pages
 from qwen3nb.execution.notebook import NotebookError
 from qwen3nb.execution.page_names import page_command
 from qwen3nb.execution.parameters import ParameterError, read_parameters
-from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.book_settings import book_settings
@@ -258,7 +258,7 @@ def _directives() -> dict[str, type]:
         def run(self) -> list[nodes.Node]:
             self.state.document.settings.env.note_reread()  # the results may change
             results = load_results(adapters=False, whole=False)
-            toys = sorted({result.model.label for result in results if _is_toy(result)})
+            toys = sorted({result.model.label for result in results if is_toy(result)})
             if not toys:
                 return []
             text = (
@@ -268,7 +268,9 @@ def _directives() -> dict[str, type]:
             )
             title = nodes.title(text="Some of these models are toys")
             body = nodes.paragraph(text=text)
-            return [nodes.admonition("", title, body, classes=["important", "q-toys"])]
+            return [
+                nodes.admonition("", title, body, classes=["important", "q-toys"], ids=["toys"])
+            ]
 
     class WilcoxonSentence(Directive):
         """The conclusion on Wilcoxon's test from stored simulations."""
@@ -312,13 +314,6 @@ def _first_markdown(notebook: Mapping[str, Any]) -> str:
         if cell["cell_type"] == "markdown":
             return "".join(cell["source"])
     return ""
-
-
-def _is_toy(result: Result) -> bool:
-    """Return whether a model is from the demo: ``demo-…`` below ``runs/demo``."""
-    folder = (paths.root() / result.model.spec).resolve()
-    demo = (paths.runs() / "demo").resolve()
-    return result.model.label.startswith("demo-") and folder.is_relative_to(demo)
 
 
 def page_footer(file: Path, *, commit: str, license: str) -> str:

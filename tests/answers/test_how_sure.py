@@ -190,12 +190,12 @@ def test_both_first_pages_link_to_it_only_if_the_book_has_it(home):
     two = [make("a", A), make("b", B)]
     notebook = paths.notebooks() / "sure.ipynb"
     assert leaderboard(two).conclusion.how_sure == ""
-    assert "How sure" not in headline_lead(compare(two, tier="smoke"), task=RETRIEVAL)
+    assert "how sure" not in headline_lead(compare(two, tier="smoke"), task=RETRIEVAL)
     notebook.parent.mkdir(parents=True, exist_ok=True)
     notebook.write_text("{}")
     assert '<a href="sure.html">How sure is this?</a>' in leaderboard(two).conclusion._repr_html_()
     page = headline_lead(compare(two, tier="smoke"), task=RETRIEVAL, folder="runs/")
-    assert '<a href="runs/sure.html">How sure is this?</a>' in page
+    assert '<a href="runs/sure.html">how sure?</a>' in page
     assert leaderboard(two[:1]).conclusion.how_sure == ""
 
 

@@ -12,13 +12,13 @@ from helpers.records import make, state
 from qwen3nb.analysis.inventory.scores import Score
 from qwen3nb.analysis.stats.interference_ratio import DataSetScores, Gate, QueryScores, estimate
 from qwen3nb.analysis.training.interference import REQUIRED, Group, JointComparisons
+from qwen3nb.answers.findings import interference_finding
 from qwen3nb.answers.interference import (
     Interference,
     configurations_figure,
     configurations_table,
     interference,
 )
-from qwen3nb.answers.landing import interference_finding
 from qwen3nb.answers.trainings import Trainings, trainings
 from qwen3nb.execution.notebook import finished_page, run_notebook
 from qwen3nb.execution.parameters import ParameterError

@@ -4,7 +4,7 @@ import pytest
 from helpers.html import HOSTILE
 from helpers.records import amend, make, own, state
 
-from qwen3nb.answers.landing import landing_page, own_data_verdicts
+from qwen3nb.answers.landing import landing_page
 from qwen3nb.answers.own_data import own_data, page_of, unjudged_documents
 from qwen3nb.metrics.retrieval import UNJUDGED
 from qwen3nb.records.results import Results
@@ -98,19 +98,33 @@ def test_two_names_with_one_slug_have_two_pages():
     assert page_of("my-notes") == "own-data-my-notes"
 
 
-def test_verdicts_on_own_data_come_first_on_the_landing_page():
+def test_the_landing_page_has_the_verdict_on_each_collection():
     mine = [evaluated("old", 0.4), evaluated("new", 0.8, finished="2026-01-02")]
-    mine.append(evaluated("old", 0.4, collection=HOSTILE))
-    page = own_data_verdicts(mine, folder="runs/")
-    assert 'href="runs/own-data-notes.html"' in page
-    assert "Take new instead of old." in page
+    others = [make("m"), make("bm25")]
+    box = '<div class="q-own"'
+    page = landing([*mine, *others])
+    assert page.index("bm25") < page.index(box)
+    assert (
+        "<strong>On your own 40 queries:</strong> take <strong>new</strong> instead of old" in page
+    )
+    assert '<a href="runs/own-data-notes.html#the-queries-that-changed-most">' in page
+
+    hostile = [*mine, evaluated("old", 0.4, collection=HOSTILE), *others]
+    page = landing(hostile)
+    assert page.count(box) == 2
+    assert "On your own 40 queries (notes):" in page
     assert "<script>alert" not in page
 
-    alone = landing(mine)
-    assert "No results yet" not in alone
-    assert landing([make("m")]).count("q-hero") == 1
-    both = landing([*mine[:2], make("m"), make("bm25")])
-    assert both.index("On your data, notes") < both.index("bm25")
+
+def test_a_study_of_own_data_alone_has_its_verdict_as_the_lead():
+    mine = [evaluated("old", 0.4), evaluated("new", 0.8, finished="2026-01-02")]
+    page = landing(mine)
+    assert "On your own 40 queries: take <strong>new</strong> instead of old: 0.80 against" in page
+    assert "2 models · 40 questions of your own · 2 January 2026" in page
+    assert (page.count("<figure"), page.count('class="q-own"')) == (1, 0)
+    alone = landing(mine[:1])
+    assert "<strong>old</strong> has MRR@10 0.40." in alone
+    assert "Evaluate another model with <code>qwen3nb domain</code>" in alone
 
 
 def landing(records):

@@ -6,11 +6,12 @@ import re
 import pytest
 from helpers.records import make, noisy
 
-from benchmarks.agreement import advice, disagreements, read_pages, statements
+from benchmarks.agreement import advice, disagreements, of_records, read_pages, statements
 from qwen3nb.answers.against_baseline import against_baseline
 from qwen3nb.answers.board.lead import lead_conclusion
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.evaluation import evaluation_conclusion, intervals_table, scores_table
+from qwen3nb.answers.landing import headline_lead
 from qwen3nb.answers.leaderboard import leaderboard
 
 TASK = "PyDocsSampleRetrieval"
@@ -35,8 +36,9 @@ def book(folder, **pages):
     return read_pages(folder)
 
 
-def found(pages):
+def found(pages, others=()):
     stated = [each for name, page in pages.items() for each in statements(name, page)]
+    stated += others
     return stated, [*disagreements(stated), *advice(pages, stated)]
 
 
@@ -60,6 +62,26 @@ def test_pages_of_the_same_records_agree(tmp_path):
     assert {"difference", "p-value", "corrected p-value", "score", "lead", "verdict"} <= kinds
     places = {each.where.partition(",")[0] for each in stated if each.about[0] == "difference"}
     assert places == {"runs/compare", "runs/model"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "subject"),
+    [
+        (("m 0.60", "m 0.61"), "rounded score of m, Retrieval, nDCG@10"),
+        (("0.13].", "0.13]. No difference shown between: m, bm25."), "models of bm25, m"),
+    ],
+)
+def test_the_landing_page_says_what_the_records_say(tmp_path, monkeypatch, fault, subject):
+    monkeypatch.setattr("qwen3nb.records.store.load_results", lambda **_: RECORDS)
+    page = headline_lead(compare(RECORDS, tier="smoke"), task=TASK)
+    stated, wrong = found(book(tmp_path, leaderboard=[page]), of_records())
+    assert wrong == []
+    pages = {each.about for each in stated if each.where != "records"}
+    assert ("models", "bm25", "m", "Retrieval") in pages
+    changed = page.replace(*fault)
+    assert changed != page
+    _, wrong = found(book(tmp_path / "wrong", leaderboard=[changed]), of_records())
+    assert any(each.startswith(subject) for each in wrong), wrong
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from helpers.records import amend, failure, make, tier_records
 from qwen3nb import paths
 from qwen3nb.answers.against_baseline import against_baseline
 from qwen3nb.answers.evaluation import Evaluation
+from qwen3nb.answers.landing import is_toy
 from qwen3nb.answers.run_trace import RunTrace
 from qwen3nb.answers.status import status
 from qwen3nb.book import build, sphinx_ext
@@ -461,7 +462,7 @@ def test_toys_are_the_models_of_the_demo(home):
     ):
         record = make(label)
         record = replace(record, model=replace(record.model, spec=spec))
-        assert sphinx_ext._is_toy(record) is toy
+        assert is_toy(record) is toy
 
 
 def test_a_lesson_on_other_records_has_a_notice_until_it_is_made_again(pages):

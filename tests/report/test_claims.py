@@ -1,5 +1,6 @@
 """One difference has one interval, p-value and verdict, in every table, figure and sentence."""
 
+import html
 import itertools
 import json
 
@@ -16,14 +17,14 @@ from qwen3nb.answers.board.ranks import rank_table, standings
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.evaluation import evaluation_conclusion
-from qwen3nb.answers.interference import interference
-from qwen3nb.answers.landing import (
+from qwen3nb.answers.findings import (
+    all_findings,
     findings,
-    headline_findings,
-    headline_lead,
     interference_finding,
     rerank_finding,
 )
+from qwen3nb.answers.interference import interference
+from qwen3nb.answers.landing import headline_lead, landing_page
 from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.reranking import reranking
 from qwen3nb.metrics.intervals import difference_interval, excludes_zero
@@ -157,11 +158,13 @@ def test_tables_and_figures_show_the_same_numbers(comparison, results):
 def test_the_landing_page_the_card_and_candidates_show_the_same_numbers(comparison, results, home):
     of_leader = compare(results, tier="smoke", baseline="leader").on(RETRIEVAL)
     each = of_leader.with_baseline[0].reversed()  # leader minus best other
-    page = headline_lead(comparison, task=RETRIEVAL)
-    ends = interval_text(each.interval, sign=False)
-    assert typeset(f"{each.difference:.3f} {ends}") in page
-    shown = "a difference that these" if each.significant(ALPHA) else "not a difference that these"
-    assert f"{shown} {each.n} queries" in page
+    page = landing_page(results, leaderboard(results, comparison=comparison))
+    shown = each.reversed()  # in the fold, from the best model
+    ends = interval_text(shown.interval)
+    assert typeset(f"{shown.difference:+.3f}<") in page["headline"]
+    assert typeset(html.escape(ends)) in page["headline"]
+    verdict_words = "clearly more than" if each.significant(ALPHA) else "as good"
+    assert verdict_words in page["lead"]
 
     own = [result for result in results if result.model.label == "second"]
     sentences = {text.partition(":")[0]: text for text in limitations(own, comparison)}
@@ -511,8 +514,8 @@ def test_the_landing_page_links_to_the_numbers_and_says_if_there_are_none(home):
     assert 'href="runs/leaderboard.html"' in page
     assert page.count("<figure") == 1
     assert interference_finding(interference([])) is None  # nothing was trained here
-    assert "q-finding-head" not in headline_findings(compare([]), [], task=TASK, links={})
-    assert "No results yet on whole tasks" in headline_lead(compare([]), task=TASK)
+    assert all_findings(compare([]), [], task=TASK, links={}) == []
+    assert "No model has been evaluated on whole tasks" in headline_lead(compare([]), task=TASK)
     others = [make("judge", task=f"x.bm25-{n}") for n in range(6)]
     page = headline_lead(compare(others, tier="smoke"), task=TASK, results=others)
-    assert "There are results on x.bm25-0, x.bm25-1, x.bm25-2, x.bm25-3 and 2 more" in page
+    assert "There are some on x.bm25-0, x.bm25-1 and 4 more" in page

@@ -24,7 +24,8 @@ from qwen3nb.answers.board.record_list import record_list
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.checks import Checks
 from qwen3nb.answers.comparison import compare
-from qwen3nb.answers.landing import Finding, findings_html, headline_lead
+from qwen3nb.answers.findings import Finding, cards, evidence_table
+from qwen3nb.answers.landing import headline_lead
 from qwen3nb.answers.one_model import (
     PlannedRun,
     model_and_run_table,
@@ -65,6 +66,9 @@ OURS = set("div table thead tbody tr th td span p strong a sub sup wbr".split())
 OURS |= {"code", "details", "summary", "script"}
 DRAWN = set("figure figcaption div svg g path use text tspan defs".split())  # noqa: SIM905
 DRAWN |= {"clippath", "pattern", "rect", "image"}
+
+
+TABLE = {"div", "p", "table", "thead", "tbody", "tr", "th", "td", "a", "span"}
 
 
 def foreign():
@@ -226,11 +230,14 @@ def check_figures(drawn):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_the_landing_page_is_escaped(text):
-    page = Tags(findings_html([Finding(text, text, page=f"runs/{text}")]))
+    finding = Finding(text, text, text, text, text, page=f"runs/{text}")
+    page = Tags(cards([finding]))
     assert set(page.tags) == {"div", "p", "a"}
     assert page.links == [f"runs/{text}"]
+    table = unstyled(evidence_table([finding]).to_html())
+    assert set(Tags(table).tags) <= TABLE
     lead = headline_lead(compare([make(text), make("m", (0.1, 0.2, 0.3))]), task=RETRIEVAL)
-    assert set(Tags(unstyled(lead)).tags) <= DRAWN | {"p", "a", "code"}
+    assert set(Tags(unstyled(lead)).tags) <= DRAWN | {"p", "a", "code", "strong"}
 
 
 def hostile_table(text):

@@ -64,6 +64,22 @@ class Ties:
                 rows.update(bracket.rows)
         return tuple(self.models[row] for row in sorted(rows) if row != own_row)
 
+    def among(self, models: Collection[str]) -> "Ties":
+        """Return some of the models, with the ranks that they have among all."""
+        kept = [row for row, model in enumerate(self.models) if model in models]
+        place_of = {row: place for place, row in enumerate(kept)}
+        restricted: dict[tuple[int, ...], Bracket] = {}  # by rows, so that none is there twice
+        for bracket in self.brackets:
+            rows = tuple(place_of[row] for row in bracket.rows if row in place_of)
+            restricted[rows] = replace(bracket, rows=rows)
+        brackets = []
+        for rows, bracket in restricted.items():
+            is_within_another = any(set(rows) < set(other) for other in restricted)
+            if len(rows) > 1 and not is_within_another:
+                brackets.append(bracket)
+        names = tuple(self.models[row] for row in kept)
+        return Ties(names, tuple(self.ranks[row] for row in kept), tuple(brackets))
+
     def of_first(self, count: int) -> "Ties":
         """Return the first ``count`` models; a bracket that joins further ones goes on."""
         brackets = []

@@ -42,6 +42,7 @@ MplFigure: TypeAlias = "matplotlib.figure.Figure"
 # contrast of 3 with both white and dark pages.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E95BF", "#B5495B")
 GREY = "#7d8590"  # text and axes on screen, on light and dark pages
+ACCENT = "#0b6bcb"  # the best, and what ties with it; on a page, in the page's own accent
 _PAPER = "#1f2328"  # text and axes on paper
 _INK_SETTINGS = (
     "axes.edgecolor",
@@ -342,6 +343,7 @@ def _svg_for_a_page(file: str) -> str:
     """Return an SVG file as an element of a page, in the page's colour and font."""
     text = file[file.index("<svg") :]
     text = re.sub(GREY, "currentColor", text, flags=re.IGNORECASE)
+    text = re.sub(ACCENT, f"var(--q-accent, {ACCENT})", text, flags=re.IGNORECASE)
     text = _NOT_FOR_A_PAGE.sub("", text)
     # Two figures of a page may have the same ids: a digest of the figure makes them unique.
     prefix = "q" + hashlib.sha256(text.encode()).hexdigest()[:8]
