@@ -101,7 +101,7 @@ def declared_option(name: str) -> Decorator:
         choices=declaration.plain_choices,
         minimum=declaration.minimum,
         default=_DEFAULTS.plain(name),
-        help=f"{declaration.help[0].upper()}{declaration.help[1:]}.",
+        help=declaration.help,
     )
 
 
@@ -273,27 +273,25 @@ class _Size(click.ParamType):
 
 
 SIZE = _Size()
-JSON = flag("--json", "as_json", help="Print one JSON document, for programs.")
-TIER = option(
-    "--tier", choices=TIERS, help="The tier to show.  [default: the richest with results]"
-)
-TASKS = option("--tasks", default="", help="Tasks, separated by commas, instead of a tier's.")
+JSON = flag("--json", "as_json", help="Print one JSON document.")
+TIER = option("--tier", choices=TIERS, help="Tier to show.  [default: richest with results]")
+TASKS = option("--tasks", default="", help="Tasks A,B instead of the tier's.")
 LIMIT = option(
     "--limit",
     minimum=0,
     default=0,
-    help="At most this many queries, and unjudged documents or rows, per task; 0 for all.",
+    help="Most queries, rows, unjudged documents; 0: all.",
 )
 RESULTS = option("--results", type=FILE, help="Folder of the records.  [default: results/]")
 FACTS = option(
     "--facts",
     type=FILE,
-    help="TOML with further facts: license, language, datasets, base_model, citation, …",
+    help="TOML of facts: license, language, datasets, …",
 )
 LICENSE = option(
     "--license",
     default="",
-    help="Licence, such as apache-2.0, if neither the facts nor the training state one.",
+    help="Licence, such as apache-2.0, if none is stated.",
 )
 HUB_ID = option("--hub-id", default="", help="Id on the hub, for the card's examples.")
 POOLING = declared_option("pooling")
@@ -310,24 +308,21 @@ RAY = click.option(
     is_flag=False,
     flag_value="local",
     metavar="[ADDRESS]",
-    help="Run on a Ray cluster: auto, host:port or ray://host:port; without an address, on a Ray "
-    "of this machine.",
+    help="Use a Ray cluster: auto or host:port; without an address, a Ray of this machine.",
 )
 CACHE_LIMIT = _variable_option(
     "--cache-limit",
-    "Keep at most this size of vectors, of all models, such as 50GB; the least recently "
-    "used go first.",
+    "Keep at most this size of vectors, such as 50GB.",
     type=SIZE,
 )
 READ_LIMIT = _variable_option(
     "--read-limit",
-    "Read data files, lines and unpacked .gz files up to this size, such as 4GB, if it is "
-    "more than the usual limit.",
+    "Read files, lines, unpacked .gz up to this size.",
     type=SIZE,
 )
 MIRROR = _variable_option(
     "--mirror",
-    "Folder of local data sets and models, as DIR/<organisation>/<name>.",
+    "Folder of data sets and models, as DIR/ORG/NAME.",
     type=FOLDER,
     envvar="QWEN3NB_MIRROR",
 )
@@ -337,8 +332,7 @@ PASS_ENV = click.option(
     metavar="NAME",
     expose_value=False,
     callback=_pass_names,
-    help="Let notebooks see this variable of the environment, though its name or value is "
-    "a secret's; repeatable.  [QWEN3NB_PASS_ENV]",
+    help="Let notebooks see this secret variable; repeatable.  [QWEN3NB_PASS_ENV]",
 )
 PROMPTS = option(
     "--prompt",
@@ -346,8 +340,8 @@ PROMPTS = option(
     multiple=True,
     metavar="NAME=TEXT",
     callback=_prompts_in_one_line,
-    help="Text before an input, such as query='query: '; NAME is query, passage, symmetric (for "
-    "any text), or a task or type of MTEB; repeatable. none: not even the model's own.",
+    help="Text before an input; NAME is query, passage, symmetric, or a task or type of MTEB. "
+    "none: not even the model's own; repeatable.",
 )
 ENCODER = options(POOLING, MAX_LENGTH, DIMENSIONS, BATCH_SIZE, DEVICE, DTYPE, CACHE_LIMIT)
 CARD = options(FACTS, LICENSE, HUB_ID)
@@ -358,10 +352,9 @@ RULE = options(
         "--metric",
         "tested",
         multiple=True,
-        help="Tested metrics; the first one decides.  [default: the task's main metric, then "
-        "MRR@10 and nDCG@10]",
+        help="Tested metrics; the first decides.  [default: the task's main metric first]",
     ),
-    option("--alpha", type=click.FloatRange(0, 1), default=0.05),
+    option("--alpha", type=click.FloatRange(0, 1), default=0.05, help="Level of the tests."),
     option(
         "--margin",
         "--threshold",

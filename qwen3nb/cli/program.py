@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 import click
 
 from qwen3nb import paths
+from qwen3nb.cli.layout import arranged_options, option_row
 from qwen3nb.cli.spellings import current_words, respelled
 from qwen3nb.utils.atomic_files import explained
 from qwen3nb.utils.children import keep_exit_statuses
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _LACK_OF_MEMORY = re.compile("allocate memory|out of memory|could not create a (primitive|memory)")
 _COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
 _HAS_OLD_NAME = "qwen3nb.has_old_name"  # in a context: whether the command has another name today
+_NAME_WIDTH = 26  # of a column of names in a list
 _MORE_HELP = "`qwen3nb help all` lists the rest; `qwen3nb help COMMAND` explains one."
 _EXIT_CODES = """Exit codes: 0, success; 1, an error, or a part that failed; 2, an invalid command \
 line; 3 and above, verdicts listed in the command's help; 130, stopped by Ctrl-C."""
@@ -109,6 +111,14 @@ class Command(click.Command):
         if differs and not ctx.resilient_parsing:
             say(f"Write: {ctx.command_path} {shlex.join(words)}".rstrip(), err=True, dim=True)
         return super().parse_args(ctx, words)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options that one needs first, and the rest under headings."""
+        sections = {}
+        arranged = arranged_options(command_words(ctx), shown_options(self, ctx))
+        for heading, options in arranged.items():
+            sections[heading] = [option_row(option, ctx) for option in options]
+        _write_sections(formatter, sections)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command.
@@ -195,6 +205,24 @@ class CommandWithParts(Command):
             rows.append((f"{ctx.command_path} {name}", _summary(part)))
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def shown_options(command: click.Command, ctx: click.Context) -> list[click.Option]:
+    """Return the options that the help of a command shows: all but ``--help`` and hidden ones."""
+    help_names = command.get_help_option_names(ctx)
+    options = []
+    for parameter in command.get_params(ctx):
+        if not isinstance(parameter, click.Option) or parameter.hidden:
+            continue
+        if set(parameter.opts).isdisjoint(help_names):
+            options.append(parameter)
+    return options
+
+
+def command_words(ctx: click.Context) -> str:
+    """Return the words of a command, without the program."""
+    program = ctx.find_root().command_path
+    return ctx.command_path.removeprefix(program).strip()
 
 
 def complete_parts(
@@ -375,10 +403,15 @@ def _write_sections(
 ) -> None:
     """Write names and summaries under headings, aligned across them."""
     names = [name for rows in sections.values() for name, _summary in rows]
-    width = max(map(len, names))
+    # A longer name has a line of its own.
+    width = max((len(name) for name in names if len(name) <= _NAME_WIDTH), default=0)
     for heading, rows in sections.items():
+        if not rows:
+            continue
         with formatter.section(heading):
-            formatter.write_dl([(name.ljust(width), summary) for name, summary in rows])
+            formatter.write_dl(
+                [(name.ljust(width), summary) for name, summary in rows], col_max=width
+            )
 
 
 class _Mistake(click.ClickException):

@@ -22,8 +22,9 @@ import click
 
 import qwen3nb
 from qwen3nb import paths
+from qwen3nb.cli.layout import arranged_options, option_row
 from qwen3nb.cli.main import main
-from qwen3nb.cli.program import CommandWithParts
+from qwen3nb.cli.program import CommandWithParts, command_words, shown_options
 from qwen3nb.execution.parameters import (
     ParameterError,
     is_text_notebook,
@@ -119,15 +120,14 @@ def _command_text(name: str, command: click.Command, parent: click.Context) -> s
 
 
 def _option_rows(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
-    """Return the spelling and the help of each option, without ``--help``."""
+    """Return the spelling and the help of each option, those that one needs first at the top."""
+    shown = shown_options(command, context)
     rows = []
-    for parameter in command.get_params(context):
-        record = parameter.get_help_record(context)
-        # An argument, or a hidden option.
-        if record is None:
-            continue
-        spelling, description = record
-        if "--help" not in spelling:
+    for options in arranged_options(command_words(context), shown).values():
+        for option in options:
+            spelling, description = option_row(option, context)
+            if option.secondary_opts:  # both names, so that readers find either
+                spelling = " / ".join([*option.opts, *option.secondary_opts])
             rows.append((f"`{spelling}`", _markdown(description)))
     return rows
 

@@ -87,48 +87,42 @@ class ModelOptions:
     pooling: str | None = field(
         default=None,
         metadata=_declared(
-            "mean, cls, last, weighted_mean; auto: the model's own",
+            "mean, cls, last, weighted_mean; auto: its own",
             plain="auto",
             choices=POOLINGS.keys(),
         ),
     )
     max_length: int | None = field(
         default=None,
-        metadata=_declared(
-            "maximum number of tokens per text; 0: the model's own", plain=0, minimum=0
-        ),
+        metadata=_declared("most tokens per text; 0: the model's own", plain=0, minimum=0),
     )
     dimensions: int | None = field(
         default=None,
-        metadata=_declared(
-            "leading dimensions to keep, of a Matryoshka model; 0: all", plain=0, minimum=0
-        ),
+        metadata=_declared("leading dimensions to keep (Matryoshka); 0: all", plain=0, minimum=0),
     )
     prompts: Mapping[str, str] | str | None = field(
         default=None,
         hash=False,
         metadata=_declared(
-            "as --prompt, separated by ; none: no prompt; 15 or a TOML file: a set of them",
+            "query=TEXT; passage=TEXT; none: no prompt; 15 or a TOML file: a set of them",
             plain="",
         ),
     )
     base: str | Path | None = field(
         default=None,
-        metadata=_declared(
-            "base model of a LoRA adapter, if it is not where the adapter says", plain=""
-        ),
+        metadata=_declared("base of a LoRA adapter, if not where it says", plain=""),
     )
     prefix: str = field(
         default="",
-        metadata=_declared("text put before every input, such as [R]; exports store their own"),
+        metadata=_declared("text before every input; exports have their own"),
     )
     append_eos: bool = field(
         default=False,
-        metadata=_declared("append the end-of-text token to every input; exports store their own"),
+        metadata=_declared("append end-of-text; exports have their own"),
     )
     bidirectional: bool = field(
         default=False,
-        metadata=_declared("let every token of a causal language model attend to every other"),
+        metadata=_declared("let all tokens of a causal model see each other"),
     )
     normalize: bool | None = field(default=None, metadata=_declared("whether vectors get length 1"))
     instruction: str | None = field(
@@ -139,28 +133,26 @@ class ModelOptions:
     )
     batch_size: int = field(
         default=BATCH_SIZE,
-        metadata=_declared("texts per batch; affects speed, not vectors", minimum=1),
+        metadata=_declared("texts per batch, for speed alone", minimum=1),
     )
     device: str = field(
         default="auto", metadata=_declared("auto, cpu, cuda or cuda:N", check=check_device)
     )
     dtype: str = field(
         default="float32",
-        metadata=_declared("float32, bfloat16, float16 or int8", choices=DTYPES),
+        metadata=_declared("float32; faster: bfloat16, float16, int8", choices=DTYPES),
     )
     seed: int = field(
         default=0,
-        metadata=_declared("seed of the intervals and of random vectors", minimum=0),
+        metadata=_declared("seed of draws and random vectors", minimum=0),
     )
     cache: bool = field(
         default=True,
-        metadata=_declared("keep vectors on disk and reuse them; needs free space"),
+        metadata=_declared("keep and reuse vectors on disk"),
     )
     cache_dtype: str = field(
         default="float32",
-        metadata=_declared(
-            "or float16: half the disk; rounds all vectors, another identity", choices=CACHED
-        ),
+        metadata=_declared("float32; float16: half the disk, rounded vectors", choices=CACHED),
     )
     show_progress: bool = field(
         default=True, metadata=_declared("whether long encodings show a progress bar")

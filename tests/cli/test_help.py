@@ -15,7 +15,9 @@ from helpers.records import make
 import qwen3nb as q
 from qwen3nb import paths
 from qwen3nb.cli import reference
+from qwen3nb.cli.layout import MOST_FIRST, option_row
 from qwen3nb.cli.main import main
+from qwen3nb.cli.program import shown_options
 from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.metrics.retrieval import METRICS
 from qwen3nb.tiers import TIERS
@@ -50,6 +52,74 @@ def test_the_first_help_lists_few_commands_and_help_all_the_rest(cli, checkout):
     with_parts = [" ".join(words) for words in commands() if words[0] != "run"]
     assert {*everything} >= {*with_parts}
     assert len(everything) == len(set(everything))
+
+
+def option_lines(text):
+    """The lines of a help that begin with an option, by heading."""
+    lines_by_heading = {}
+    heading = ""
+    for line in text.splitlines():
+        title = re.fullmatch(r"(\w+):", line)
+        if title:
+            heading = title.group(1)
+        elif line.startswith("  -"):
+            lines_by_heading.setdefault(heading, []).append(line)
+    return lines_by_heading
+
+
+def test_the_options_that_one_needs_first_are_few_and_the_rest_has_headings(cli, checkout):
+    for words, command in commands().items():
+        shown = option_lines(cli(*words, "-h").stdout)
+        options = shown_options(command, click.Context(command))
+        names = " ".join(words)
+        assert len(shown.get("Options", [])) <= MOST_FIRST == 7, names
+        # Each option has exactly one place.
+        assert sum(map(len, shown.values())) == len(options), names
+        if len(options) > MOST_FIRST:
+            assert shown.keys() <= {"Options", "Data", "Model", "Speed", "Statistics", "Files"}, (
+                names
+            )
+
+
+def test_the_help_of_an_evaluation_by_heading(cli, checkout):
+    shown = option_lines(cli("eval", "-h").stdout)
+    first = [line.split()[0].strip(",") for line in shown["Options"]]
+    assert first == ["--model", "--tier", "--tasks", "--data", "--limit", "--config", "--dry-run"]
+    assert [*shown] == ["Options", "Data", "Model", "Speed", "Statistics", "Files"]
+
+
+def test_a_description_says_choices_and_defaults_once():
+    @click.command()
+    @click.option("--kind", type=click.Choice(["a", "b"]), default="a", help="Of a row.")
+    @click.option("--mode", type=click.Choice(["x", "auto"]), default="auto", help="x; auto: both.")
+    @click.option("--least", type=click.IntRange(min=1), default=3, show_default=True)
+    @click.option("--keep/--no-keep", default=True, help="Keep it.")
+    def command():
+        pass
+
+    context = click.Context(command)
+    rows = [option_row(option, context) for option in command.params]
+    assert rows == [
+        ("--kind KIND", "Of a row: a, b"),
+        ("--mode MODE", "x; auto: both"),
+        ("--least N", "[default: 3]"),
+        ("--[no-]keep", "Keep it  [default: on]"),
+    ]
+
+
+def test_examples_stand_first(checkout):
+    for words, command in {**commands(groups=True), **commands()}.items():
+        paragraphs = (command.help or "").split("\n\n")
+        has_example = ["\nqwen3nb " in paragraph for paragraph in paragraphs]
+        assert True not in has_example or has_example[1], words
+
+
+def test_every_line_of_a_help_fits(cli, checkout, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in [(), ("help", "all"), *commands(groups=True), *commands()]:
+        arguments = words if words == ("help", "all") else (*words, "-h")
+        for line in cli(*arguments).stdout.splitlines():
+            assert len(line) <= 80, words
 
 
 def test_help_explains_a_command(cli, checkout):

@@ -42,23 +42,24 @@ def runs(checkout, monkeypatch):
 def test_the_options_are_the_parameters(cli, checkout, path):
     done = cli("run", path.stem, "--help")
     assert done.exit_code == 0, done.output
-    lines = [line.split() for line in done.output.split("Options:")[1].splitlines()]
+    options = re.sub(r"--\[no-\](\S+)", r"--\1 --no-\1", done.output.split("Options:")[1])
+    lines = [line.split() for line in options.splitlines()]
     listed = {word for words in lines for word in words[:3] if re.match("--[^,]+$", word)}
     declared = read_parameters(path)
     declared = {"prompt" if n == "prompts" else n: each for n, each in declared.items()}
     names = [*declared, *(f"no-{name}" for name, each in declared.items() if each.type == "bool")]
-    own = {"--help", "--parameter", "--page", "--fresh", "--cache-limit", "--pass-env"}
+    own = {"--parameter", "--page", "--fresh", "--cache-limit", "--pass-env"}
     assert listed - own == {f"--{name.replace('_', '-')}" for name in names} - {"--fresh"}
 
 
 def test_help_shows_comment_default_and_choices(cli, checkout):
     save(notebook_of("pass", parameters=CELL), "small")
     text = " ".join(cli("run", "small", "--help").output.split())
-    assert "--tier [smoke|pydocs|fast|full] which tasks [default: smoke]" in text
-    assert "--max-length INTEGER RANGE tokens of a text [default: 0; x>=0]" in text
-    assert "--verify / --no-verify whether to verify [default: verify]" in text
-    assert "--half FLOAT a share [default: 0.5]" in text
-    assert "--note TEXT text -p" in text
+    assert "--tier TIER Which tasks: smoke, pydocs, fast, full [default: smoke]" in text
+    assert "--max-length N Tokens of a text [default: 0]" in text
+    assert "--[no-]verify Whether to verify [default: on]" in text
+    assert "--half N A share [default: 0.5]" in text
+    assert "--note TEXT Text" in text
 
 
 @pytest.mark.parametrize(

@@ -68,13 +68,13 @@ def bench_encode(
 ) -> None:
     """Measure encoding next to other libraries.
 
-    Texts are encoded with sentence-transformers, other runtimes and this package in turn.
-    The peak is the throughput of the model's matrix products alone, with the same shapes and
-    rounds. Cosines are to the vectors in float32.
-
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench encode --texts 512
     qwen3nb bench encode --peer onnx-int8 --input texts.jsonl
+
+    Texts are encoded with sentence-transformers, other runtimes and this package in turn.
+    The peak is the throughput of the model's matrix products alone, with the same shapes and
+    rounds. Cosines are to the vectors in float32.
     """
     from qwen3nb.bench.encode import bench_encode as measure
     from qwen3nb.bench.encode import bench_texts, texts_of_file, texts_of_tasks
@@ -120,10 +120,10 @@ def _print_results(results: Iterable[EncodeBench | RerankBench], as_json: bool) 
 def bench_diff(first: Path, second: Path, as_json: bool) -> None:
     """Compare two runs of `bench encode --json`.
 
-    They may be of two processors, or of two versions.
-
     \b
     qwen3nb bench diff laptop.json server.json
+
+    They may be of two processors, or of two versions.
     """
     from qwen3nb.bench.compare import compare_runs
 
@@ -142,11 +142,11 @@ def bench_diff(first: Path, second: Path, as_json: bool) -> None:
 def bench_rerank(size: str, documents: int, rounds: int, as_json: bool) -> None:
     """Measure reranking next to other libraries.
 
-    These are left-padded batches and sentence-transformers' CrossEncoder.
-
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank --size 0.6B --documents 24
+
+    These are left-padded batches and sentence-transformers' CrossEncoder.
     """
     from qwen3nb.bench.rerank import bench_rerank as run
 
@@ -173,15 +173,15 @@ def bench_calibration(
 ) -> None:
     """Simulate how often a test or an interval errs.
 
+    \b
+    qwen3nb bench calibration scipy.stats:wilcoxon --size 20 --records results
+    qwen3nb bench calibration --simulations 10000 --out shares.json
+
     Also how often a test finds a difference.
 
     FUNCTION is module:name or file.py:name. It takes two arrays of paired scores and returns a
     p-value or the two ends of an interval of the mean difference. Without it, the tests and
     intervals shown on pages are simulated.
-
-    \b
-    qwen3nb bench calibration scipy.stats:wilcoxon --size 20 --records results
-    qwen3nb bench calibration --simulations 10000 --out shares.json
     """
     from qwen3nb.answers.calibration import MEANINGS, Calibration
     from qwen3nb.bench.calibration import calibrate

@@ -29,25 +29,24 @@ _MOST_NOTES = 10  # printed; a record keeps all
 
 @click.command(cls=Command, writes=True, unless=["output", "check"])
 @opt.option(
-    "--queries", required=True, type=opt.FILE, help="TOML, JSON, JSONL or YAML: queries and grades."
+    "--queries", required=True, type=opt.FILE, help="Queries and grades: TOML, JSON, JSONL or YAML."
 )
 @opt.option(
     "--relevance-threshold",
     type=click.IntRange(1, 3),
-    help="Lowest grade that counts as relevant in binary metrics; by default the file's, or 2.",
+    help="Lowest relevant grade.  [default: the file's, or 2]",
 )
 @opt.option(
     "--complete",
     is_flag=True,
-    help="Every relevant document has a grade: what has none is not relevant.",
+    help="What has no grade is not relevant.",
 )
 @opt.option("--documents", required=True, type=opt.FILE, help="JSONL, CSV, SQLite or DuckDB.")
 @opt.model_option(
     "models",
     repeatable=True,
-    help="bm25, a name, a folder, a hub id or a fusion such as bm25+all-MiniLM-L6-v2; LABEL=MODEL "
-    "gives it a label. Or a label of the query file. Repeat for more; the first is the model "
-    "in use.  [default: those in the query file]",
+    help="Folder, name, hub id, LABEL=MODEL, or a fusion such as bm25+encoder; repeatable, the "
+    "first is in use.  [default: those in the query file]",
 )
 @opt.option("--preset", help="A known document layout: gh-star-search.")
 @opt.option("--table", help="Table of a database.  [default: the only table]")
@@ -58,19 +57,17 @@ _MOST_NOTES = 10  # printed; a record keeps all
     "on",
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="YYYY-MM-DD",
-    help="Reference date of recency; required by presets with recency.",
+    help="Reference date of recency, if a preset has it.",
 )
 @opt.option("--boost/--no-boost", default=True, help="Add stars and recency to the cosine.")
-@opt.option("--name", help="Name of the task.  [default: name of the document file]")
+@opt.option("--name", help="Name of the task.  [default: of the documents]")
 @opt.out_option("output", help="Folder of the records.  [default: results/]")
-@opt.option(
-    "--reports", type=opt.FILE, help="Folder of the automatic reports.  [default: eval_results/]"
-)
+@opt.option("--reports", type=opt.FILE, help="Folder of reports.  [default: eval_results/]")
 @opt.flag("--no-report", help="Write no report of the comparison.")
 @opt.flag("--check", help="Only check the data; load no model.")
 @opt.RULE
 @opt.FRESH
-@opt.flag("--runs", help="Keep run and qrels next to each record (TREC format).")
+@opt.flag("--runs", help="Keep each search's run and qrels (TREC format).")
 @opt.seed_option("Seed, stored in the record.")
 @opt.ENCODER
 @opt.NO_CACHE
@@ -106,11 +103,14 @@ def domain(
     """Evaluate models on your own queries and documents, and recommend one.
 
     \b
-    qwen3nb domain --queries queries.toml --documents docs.jsonl --text "{title}. {body}" \\
+    qwen3nb domain --queries queries.toml --documents docs.jsonl \\
+        --text "{title}. {body}" \\
         --model all-MiniLM-L6-v2 --model runs/encoder
-    qwen3nb domain --queries eval_config.toml --documents stars.db --preset gh-star-search \\
+    qwen3nb domain --queries eval_config.toml --documents stars.db \\
+        --preset gh-star-search \\
         --date 2026-01-31 --model bm25 --model encoder --model both=bm25+encoder
-    qwen3nb domain --queries queries.toml --documents docs.csv --id-column name --check
+    qwen3nb domain --queries queries.toml --documents docs.csv \\
+        --id-column name --check
 
     Documents are JSONL or CSV (or .gz), or a table of a SQLite or DuckDB file, which is
     opened read-only. For the format of the query file see qwen3nb.datasets.custom.queries; a

@@ -125,30 +125,27 @@ def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: 
 
 
 @click.command(cls=Command)
-@opt.model_option("spec", required=True, help="A folder, registry name, hub id or random.")
+@opt.model_option("spec", required=True, help="Folder, name or hub id, or random.")
 @opt.option(
     "--input",
     "source",
     required=True,
     type=opt.FILE,
-    help='A file with one {"text": ...} per line.',
+    help='JSON lines, such as {"text": "…"}.',
 )
-@opt.out_option(
-    "output", required=True, help="The .npy file to write, or with --shards or --ray, the folder."
-)
+@opt.out_option("output", required=True, help="The .npy file, or the folder of parts.")
 @opt.option("--role", choices=("query", "passage"), help="Selects the prompt.")
 @opt.NO_CACHE
 @opt.option(
     "--shards",
     minimum=1,
-    help="Write a folder with this number of parts, at most one per 4,096 texts.  "
-    "[default with --ray: one per 65,536 texts, at least four per worker]",
+    help="Write a folder of parts, of 4,096 texts or more each.",
 )
 @opt.RAY
 @opt.option(
     "--threads",
     minimum=1,
-    help="Threads of a worker without a GPU, with --ray.  [default: at most 4]",
+    help="Threads of a worker with --ray.  [default: up to 4]",
 )
 @opt.LOADED
 def encode(
@@ -164,6 +161,12 @@ def encode(
 ) -> None:
     """Encode the texts in a file to float32 vectors, one row per text.
 
+    \b
+    qwen3nb encode --model encoder --input texts.jsonl --out vectors.npy
+    qwen3nb encode --model e5-base-v2 --role query --input q.jsonl --out q.npy
+    qwen3nb encode --model encoder --input texts.jsonl --out vectors --shards 8
+    qwen3nb encode --model encoder --input texts.jsonl --out vectors --ray auto
+
     Memory use does not grow with the file, and cached vectors are not computed again.
 
     With --shards or --ray, --out is a folder of .npy files with a manifest. Running the command
@@ -171,12 +174,6 @@ def encode(
     one worker per GPU, or per four cores if there is none, encodes parts, on a cluster or, without
     an address, on this machine; --input and --out must be on a disk that all nodes share. The
     vectors equal those written to a single file.
-
-    \b
-    qwen3nb encode --model encoder --input texts.jsonl --out vectors.npy
-    qwen3nb encode --model e5-base-v2 --role query --input q.jsonl --out q.npy
-    qwen3nb encode --model encoder --input texts.jsonl --out vectors --shards 8
-    qwen3nb encode --model encoder --input texts.jsonl --out vectors --ray auto
     """
     if threads is not None and ray is None:
         raise click.UsageError("--threads is for the workers of --ray; OMP_NUM_THREADS otherwise")

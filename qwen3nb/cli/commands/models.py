@@ -28,19 +28,16 @@ class ExtractArguments(CardArguments):
 
 @click.command(cls=Command)
 @opt.paths_given(checkpoint="--model", output="--out")
-@opt.option("--pooling", choices=POOLINGS, default="mean")
-@opt.option(
-    "--normalize/--no-normalize", default=True, help="Whether vectors are normalized to length 1."
-)
-@opt.option("--max-length", minimum=1, default=512)
+@opt.option("--pooling", choices=POOLINGS, default="mean", help="How tokens become a vector.")
+@opt.option("--normalize/--no-normalize", default=True, help="Give vectors length 1.")
+@opt.option("--max-length", minimum=1, default=512, help="Most tokens per text.")
 @opt.DTYPE
 @opt.option("--prefix", default="", help="Text before every input, such as [R].")
 @opt.flag("--append-eos", help="End every input with the end-of-text token.")
 @opt.PROMPTS
 @opt.option(
     "--label",
-    help="Name in the results.  [default: the name of a replaced export with equal weights, "
-    "else the name of OUTPUT]",
+    help="Name in the results.  [default: OUTPUT's name]",
 )
 @opt.flag("--onnx", help="Also write onnx/model.onnx, verified like the rest.")
 @opt.CARD
@@ -56,8 +53,10 @@ def extract(
 
     \b
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling mean
-    qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling last --prefix "[R]" --append-eos
-    qwen3nb extract --model runs/ul2/checkpoint-9000 --out encoder --no-normalize
+    qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling last \\
+        --prefix "[R]" --append-eos
+    qwen3nb extract --model runs/ul2/checkpoint-9000 --out encoder \\
+        --no-normalize
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --onnx
     """
     from qwen3nb.checkpoints.folder import open_checkpoint
@@ -140,11 +139,11 @@ def average(
 def check(model: str, as_json: bool, **options: Unpack[LoadedArguments]) -> None:
     """Check within a minute whether MODEL works as an encoder.
 
-    Exits with 1 if a check FAILED; a WARNING is not a failure.
-
     \b
     qwen3nb check encoder
     qwen3nb check Qwen/Qwen3-0.6B --pooling mean --json
+
+    Exits with 1 if a check FAILED; a WARNING is not a failure.
     """
     from qwen3nb.answers.checks import sanity_check
     from qwen3nb.models.load import load_model
@@ -186,14 +185,15 @@ def parity(
 ) -> None:
     """Check that WHERE computes what MODEL does.
 
+    \b
+    qwen3nb check parity encoder http://localhost:8000/v1#encoder
+    qwen3nb check parity encoder http://localhost:8000/v1#encoder \\
+        --prompts-by server
+    qwen3nb check parity encoder encoder/onnx/model.onnx --probes-only
+
     If not, the cause is named, and the exit code is 3. WHERE is the address of an
     OpenAI-compatible server with its model (vLLM, text-embeddings-inference, llama.cpp's server),
     an ONNX or OpenVINO graph, or a folder.
-
-    \b
-    qwen3nb check parity encoder http://localhost:8000/v1#encoder
-    qwen3nb check parity encoder http://localhost:8000/v1#encoder --prompts-by server
-    qwen3nb check parity encoder encoder/onnx/model.onnx --probes-only
     """
     from qwen3nb.evaluation.parity import parity as check_parity
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from qwen3nb.answers.run_trace import RunTrace
     from qwen3nb.execution.sweep import Job, SweepPlan
 
-_FRESH = opt.flag("--fresh", help="Run even if a finished page with the same inputs exists.")
+_FRESH = opt.flag("--fresh", help="Run even if a page with the same inputs exists.")
 _PARAMETER = opt.option(
     "-p",
     "--parameter",
@@ -38,13 +38,13 @@ _PARAMETER = opt.option(
     type=(str, str),
     multiple=True,
     metavar="NAME VALUE",
-    help="A parameter by name, as in papermill; repeatable.",
+    help="Set a parameter, as in papermill; repeatable.",
 )
 _PAGE = opt.option(
     "--page",
     metavar="NAME",
     default="",
-    help="Name of the page.  [default: made from the parameters that identify the run]",
+    help="Name of the page.  [default: from parameters]",
 )
 _RUN = opt.options(_FRESH, opt.MIRROR, opt.CACHE_LIMIT, opt.PASS_ENV)
 _WIDEST = 100  # columns
@@ -191,12 +191,9 @@ def _print_scores(trace: RunTrace) -> None:
 @click.command("eval", cls=NotebookCommand, notebook="eval", writes=True)
 @opt.flag(
     "--dry-run",
-    help="Check data and weights, measure speed and memory, but run no task; exits with 1 if "
-    "anything is missing or does not fit.",
+    help="Check data, weights, time, memory; run nothing.",
 )
-@opt.option(
-    "--config", type=opt.EXISTING, help="TOML, YAML or JSON with parameters; options override it."
-)
+@opt.option("--config", type=opt.EXISTING, help="TOML, YAML or JSON of parameters; options win.")
 @_RUN
 def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: object) -> None:
     """Run the evaluation notebook on one model and publish its page.
@@ -206,12 +203,13 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: obje
     qwen3nb eval --model e5-base-v2 --tier fast --mirror /data/mirror
     qwen3nb eval --model encoder --tier fast --dry-run
     qwen3nb eval --model encoder --tasks STSBenchmark,SciFact --limit 200
-    qwen3nb eval --model encoder --tasks all --types Summarization --languages eng
+    qwen3nb eval --model encoder --tasks all --types Summarization \\
+        --languages eng
     qwen3nb eval --model bm25 --data beir/scifact --no-cache
     qwen3nb eval --model encoder --tasks PyDocsSampleRetrieval --prompts 3
 
-    Before the first task, every run checks that all data and weights are available and that memory
-    and disk suffice.
+    Before the first task, every run checks that data, weights, memory and disk are there. With
+    --dry-run it only checks, and exits with 1 if anything is missing.
     """
     from qwen3nb.models.kinds.prompts import names_prompt_set
 
@@ -285,11 +283,11 @@ def _first_line(error: Exception) -> str:
 def run() -> None:
     """Run a notebook, given by name or path, and publish its page.
 
-    Its parameters are options; `qwen3nb run NOTEBOOK --help` lists them.
-
     \b
     qwen3nb run leaderboard --tier smoke
     qwen3nb run leaderboard -p tier smoke
+
+    Its parameters are options; `qwen3nb run NOTEBOOK --help` lists them.
     """
 
 
@@ -315,19 +313,19 @@ def _run_given(
     "--notebook", "notebooks", multiple=True, help="A notebook; repeatable.  [default: eval]"
 )
 @_PARAMETER
-@opt.option("--at-once", minimum=0, help="Parallel runs; 0 for as many as fit, at most four.")
+@opt.option("--at-once", minimum=0, help="Parallel runs; 0: as many as fit, at most four.")
 @opt.RAY
 @opt.option(
     "--gpus-each",
     type=click.FloatRange(min=0, min_open=True),
-    help="GPUs per run on a cluster with GPUs; 0.5 lets two runs share one.  [default: 1]",
+    help="GPUs per run; 0.5: two share one.  [default: 1]",
 )
 @opt.flag("--no-book", help="Do not build the book afterwards.")
-@opt.flag("--dry-run", help="List the runs, estimate time, memory and disk, and run nothing.")
+@opt.flag("--dry-run", help="List runs, time, memory and disk; run nothing.")
 @opt.option(
     "--tokens-per-second",
     type=click.FloatRange(min=0, min_open=True),
-    help="With --dry-run: plan for GPUs of this speed, instead of timing the models here.",
+    help="With --dry-run: plan for GPUs of this speed.",
 )
 @_RUN
 def sweep(
@@ -347,19 +345,19 @@ def sweep(
 ) -> None:
     """Run every model on every tier in every notebook, then build the book.
 
-    FILE is TOML with the keys models, tiers, notebooks, parameters, runs, at_once,
-    book, ray, gpus_each and pass_env; options override it. Options of eval.ipynb, and -p, apply to
-    every notebook that declares the parameter. --model, --tier and --notebook are repeatable.
-
-    Finished runs are reused. A failed run does not stop the others; the exit status is
-    then 1. With GPUs, each run uses one of them. With --ray, runs are spread over the nodes
-    of a cluster, and this machine publishes their pages and records.
-
     \b
     qwen3nb sweep sweep.toml
     qwen3nb sweep sweep.toml --ray auto
     qwen3nb sweep --model "runs/ul2/checkpoint-*" --model bm25 --tier smoke
     qwen3nb sweep sweep.toml --max-length 256 --dry-run
+
+    FILE is TOML with the keys models, tiers, notebooks, parameters, runs, at_once,
+    book, ray, gpus_each and pass_env; options override it. Options of eval.ipynb, and -p, apply to
+    every notebook that declares the parameter.
+
+    Finished runs are reused. A failed run does not stop the others; the exit status is
+    then 1. With GPUs, each run uses one of them. With --ray, runs are spread over the nodes
+    of a cluster, and this machine publishes their pages and records.
     """
     from qwen3nb.execution.sweep import check_jobs
 

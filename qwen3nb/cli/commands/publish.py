@@ -44,18 +44,18 @@ class ContentsArguments(TypedDict):
     "--style",
     choices=["plain", "acl", "neurips"],
     default="plain",
-    help="Widths and fonts: two columns of ACL, one of NeurIPS, or a plain article.",
+    help="Widths and fonts.",
 )
 @opt.out_option(default="paper", type=opt.FOLDER, help="Output folder.")
 @_CHOICE
 def paper(style: str, out: Path, **choice: Unpack[ContentsArguments]) -> None:
     """Write figures, tables, captions and references, and an article that compiles.
 
-    Trainings and adapters are left out where models or tasks are named.
-
     \b
     qwen3nb paper --style acl
     qwen3nb paper --style neurips --model all-MiniLM-L6-v2,bm25
+
+    Trainings and adapters are left out where models or tasks are named.
     """
     from qwen3nb.report.paper import write_paper
 
@@ -71,10 +71,10 @@ def paper(style: str, out: Path, **choice: Unpack[ContentsArguments]) -> None:
 def tables(format: str, out: Path, **choice: Unpack[ContentsArguments]) -> None:
     """Write the tables alone, also as CSV or Markdown.
 
-    The numbers in CSV have full precision.
-
     \b
     qwen3nb paper tables --format csv --out tables
+
+    The numbers in CSV have full precision.
     """
     from qwen3nb.report.paper import write_tables
 
@@ -112,11 +112,11 @@ class ReportArguments(TypedDict):
 @opt.option(
     "--baselines",
     default="e5-base-v2,gte-base",
-    help="Models to compare with, separated by commas; empty for none.",
+    help="Models A,B to compare with; empty: none.",
 )
 @opt.option("--tier", choices=TIERS, default="smoke", help="The tier to run.")
 @opt.TASKS
-@opt.option("--types", default="", help="Types of these tasks, separated by commas, such as STS.")
+@opt.option("--types", default="", help="Only tasks of these types, such as STS.")
 @opt.LIMIT
 @opt.out_option("output", default=Path("eval_results"), help="Folder of the report.")
 @opt.FACTS
@@ -142,8 +142,10 @@ def report(
     """Evaluate a model and its baselines, compare them, and write scores and card to a folder.
 
     \b
-    qwen3nb report --model encoder --baselines bm25,all-MiniLM-L6-v2 --out eval_results
-    qwen3nb report --model encoder --baselines e5-base-v2 --tasks STSBenchmark,SciFact \\
+    qwen3nb report --model encoder --baselines bm25,all-MiniLM-L6-v2 \\
+        --out eval_results
+    qwen3nb report --model encoder --baselines e5-base-v2 \\
+        --tasks STSBenchmark,SciFact \\
         --mirror /data/mirror
 
     Writes all_results.json, comparison.json (both with a copy that carries the time),
@@ -193,14 +195,14 @@ def card(
 ) -> None:
     """Write the card of an extracted MODEL from its provenance, its training and the results.
 
-    Missing facts are marked as not given. Keep the card with the model: the hub reads licence,
-    language, base model and scores from it. Without --out, the scores are also written to
-    .eval_results/, where the hub looks for them first.
-
     \b
     qwen3nb card encoder
     qwen3nb card encoder --tier full --facts facts.toml --out MODEL_CARD.md
     qwen3nb card encoder --license apache-2.0 --hub-id my-lab/my-encoder
+
+    Missing facts are marked as not given. Keep the card with the model: the hub reads licence,
+    language, base model and scores from it. Without --out, the scores are also written to
+    .eval_results/, where the hub looks for them first.
     """
     from qwen3nb.records.results import richest_tier
     from qwen3nb.report.card import card_text, records_of

@@ -29,7 +29,7 @@ _DEVIATION = click.FloatRange(min=0)
 _MARGIN = click.FloatRange(0, 1, min_open=True)
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 _TESTS = opt.options(
-    opt.option("--resamples", "n_resamples", minimum=100, default=10_000),
+    opt.option("--resamples", "n_resamples", minimum=100, default=10_000, help="Draws of a test."),
     opt.seed_option("Seed of the permutation draws."),
 )
 
@@ -84,6 +84,10 @@ def results(
 def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool) -> None:
     """Check that the numbers of records follow from their own scores, and report those that do not.
 
+    \b
+    qwen3nb verify
+    qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
+
     FILES are records or folders of records; by default all in results/, also records of sets of
     prompts. A record is compared with its checksum and with the list of all records ever written
     (checksums.jsonl); its aggregates and intervals with the scores of its queries; these with run
@@ -97,10 +101,6 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
     between queries; the means in all_results.json; anything in a record that has no MTEB result, or
     whose MTEB result is rewritten or removed as well. Scores that were wrong from the start are not
     detected either, nor is a record removed together with its lines in the list.
-
-    \b
-    qwen3nb verify
-    qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
     """
     from qwen3nb.records.store import check_files, record_folders
     from qwen3nb.records.verification import folder_problems
@@ -179,17 +179,13 @@ def _records_at(path: Path | None) -> list[Path]:
 
 
 @click.command(cls=Command, study=paths.results, unless=["results"])
-@opt.option(
-    "--baseline", "current", required=True, help="Label, or name in tables, of the model in use."
-)
+@opt.option("--baseline", "current", required=True, help="Label or name of the model in use.")
 @opt.option("--task", default="", help="A task or its data set.  [default: your own data]")
 @opt.labels_option("Label of a candidate")
 @opt.RESULTS
 @opt.RULE
 @opt.option("--most", minimum=0, default=5, help="Queries listed per model.")
-@opt.out_option(
-    "out", multiple=True, help="Write the report as .md or .json, by its name; repeatable."
-)
+@opt.out_option("out", multiple=True, help="Report to write, .md or .json; repeatable.")
 @opt.JSON
 @opt.flag("--gate", help=f"Exit with {REGRESSION} on a regression.")
 @_TESTS
@@ -212,7 +208,8 @@ def compare(
 
     \b
     qwen3nb compare --baseline all-MiniLM-L6-v2
-    qwen3nb compare --baseline encoder --model encoder-new --task stars --out report.md
+    qwen3nb compare --baseline encoder --model encoder-new --task stars \\
+        --out report.md
     qwen3nb compare --baseline encoder --margin 0.02 --out report.json --gate
     qwen3nb compare --baseline encoder --json
 
@@ -341,7 +338,7 @@ def _print_interference(report: Interference) -> None:
 
 @click.command(cls=Command, writes=True)
 @opt.model_option("models", repeatable=True, required=True, help="Label to compare; repeatable.")
-@opt.option("--baseline", required=True, help="Label that the models are compared with.")
+@opt.option("--baseline", required=True, help="Label to compare with.")
 @opt.option("--margin", type=_MARGIN, required=True, help="Smallest difference worth having.")
 @opt.option("--tier", choices=TIERS, default="smoke", help="The tier to measure on.")
 @opt.TASKS
@@ -353,10 +350,10 @@ def _print_interference(report: Interference) -> None:
     type=_DEVIATION,
     default=0.0,
     show_default="of earlier records",
-    help="Standard deviation of the difference between queries.",
+    help="Standard deviation of the differences.",
 )
 @opt.RESULTS
-@opt.out_option(help="New file of the plan.  [default: plan-1.toml of the study, plan-2.toml …]")
+@opt.out_option(help="File of the plan.  [default: plan-1.toml, …]")
 @opt.JSON
 def plan(
     models: Sequence[str],
@@ -374,14 +371,15 @@ def plan(
 ) -> None:
     """Say how many queries show a difference worth having, and write the plan.
 
+    \b
+    qwen3nb plan --model encoder --baseline bm25 --margin 0.02 --tier smoke
+    qwen3nb plan --model encoder,wordllama --baseline bm25 --margin 0.02 \\
+        --deviation 0.3
+
     The spread of the difference is taken from earlier records of these models, or of others on
     the same task, unless it is stated. Plans are numbered and never replaced. Comparisons of these
     models in the study then say what they do otherwise than planned, if the plan is older than the
     measurement. Exits with 3 if a task has fewer queries than the difference needs.
-
-    \b
-    qwen3nb plan --model encoder --baseline bm25 --margin 0.02 --tier smoke
-    qwen3nb plan --model encoder,wordllama --baseline bm25 --margin 0.02 --deviation 0.3
     """
     from qwen3nb.analysis.comparison.plan import Plan
     from qwen3nb.answers.planned import plan_comparison

@@ -23,28 +23,28 @@ _MAX_LENGTH = opt.option(
     "--max-length",
     minimum=1,
     default=512,
-    help="Tokens per pair; the document is truncated first, then the query.",
+    help="Tokens per pair; documents are cut first.",
 )
 _BATCH_SIZE = opt.option(
     "--batch-size",
     minimum=1,
-    help="Pairs of the greatest length per forward pass; changes the speed, not the scores.",
+    help="Long pairs per forward pass, for speed alone.",
 )
 _MODEL = opt.options(
-    opt.model_option(required=True, help="A causal language model: a folder or hub id."),
+    opt.model_option(required=True, help="Folder or hub id of a causal model."),
     opt.option("--adapter", type=opt.FILE, help="A LoRA adapter for it."),
     opt.option("--instruction", help="Definition of relevance.  [default: web search]"),
     _MAX_LENGTH,
     opt.option(
         "--template",
         choices=TEMPLATE_NAMES,
-        help="[default: qwen3-reranker; double-newline for adapters, as in their training]",
+        help="qwen3-reranker, or double-newline for adapters.  [default: by model]",
     ),
     opt.option(
         "--batch-tokens",
         "budget",
         minimum=1,
-        help="Tokens per forward pass, instead of --batch-size.  [default: by device]",
+        help="Tokens per forward pass.  [default: by device]",
     ),
     _BATCH_SIZE,
     opt.DEVICE,
@@ -55,15 +55,14 @@ _ON_WHAT = opt.options(
         "--tier",
         choices=TIERS,
         callback=lambda context, option, value: value or "",
-        help="Tier to evaluate. fast: SciFact, NFCorpus, FiQA2018; full: the BEIR sets with "
-        "MS MARCO dev.",
+        help="Retrieval tasks of this tier.",
     ),
     opt.LIMIT,
     opt.option(
         "--msmarco",
         type=opt.FILE,
         metavar="FOLDER",
-        help="Official MS MARCO dev files, with BM25's top 1,000, instead of the tier's MSMARCO.",
+        help="Official MS MARCO dev files, for MSMARCO.",
     ),
     opt.MIRROR,
     opt.READ_LIMIT,
@@ -133,11 +132,13 @@ def rerank() -> None:
 def rerank_pairs(pairs: Path, output: Path, **arguments: Unpack[RerankerArguments]) -> None:
     """Score pairs of query and document in a file.
 
-    Pairs and scores are JSON lines.
-
     \b
-    qwen3nb rerank pairs --model Qwen/Qwen3-Reranker-0.6B --pairs pairs.jsonl --out scores.jsonl
-    qwen3nb rerank pairs --model base --adapter final --pairs pairs.jsonl --out scores.jsonl
+    qwen3nb rerank pairs --model Qwen/Qwen3-Reranker-0.6B \\
+        --pairs pairs.jsonl --out scores.jsonl
+    qwen3nb rerank pairs --model base --adapter final --pairs pairs.jsonl \\
+        --out scores.jsonl
+
+    Pairs and scores are JSON lines.
     """
     from qwen3nb.evaluation.retrieval.rerank import rerank_pairs as score_pairs
 
@@ -158,14 +159,14 @@ def rerank_pairs(pairs: Path, output: Path, **arguments: Unpack[RerankerArgument
     "--first",
     multiple=True,
     default=("bm25",),
-    help="First stage: bm25, given, a TREC run or an encoder; several are fused by rank.",
+    help="bm25, given, a TREC run or an encoder; repeatable, fused by rank.",
 )
 @opt.PROMPTS
 @_DEPTH
 @opt.out_option("output", help="Folder of the records.  [default: results/]")
 @opt.seed_option("Seed, stored in the record.")
 @opt.FRESH
-@opt.flag("--runs", help="Also keep the qrels next to each run (TREC format).")
+@opt.flag("--runs", help="Keep the qrels next to each run (TREC format).")
 def rerank_suite(
     data: tuple[str, ...],
     tier: str,
@@ -182,12 +183,13 @@ def rerank_suite(
 ) -> None:
     """Search and rerank data sets or a tier.
 
-    DATA are folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
-
     \b
     qwen3nb rerank suite --model Qwen/Qwen3-Reranker-0.6B --tier fast
     qwen3nb rerank suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval
-    qwen3nb rerank suite --model base --adapter final --first all-MiniLM-L6-v2 beir/scifact
+    qwen3nb rerank suite --model base --adapter final \\
+        --first all-MiniLM-L6-v2 beir/scifact
+
+    DATA are folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
     """
     _require_one(data, tier)
     from qwen3nb.evaluation.retrieval.first_stage import load_retriever
@@ -262,14 +264,12 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
 
 @rerank.command("outputs", writes=True)
 @click.argument("outputs", type=opt.FILE, required=False)
-@opt.option(
-    "--adapter", "checkpoint", type=opt.FILE, help="The same as OUTPUTS, such as one adapter."
-)
+@opt.option("--adapter", "checkpoint", type=opt.FILE, help="The same as OUTPUTS.")
 @opt.option(
     "--config",
     "training",
     type=opt.FILE,
-    help="Its training configuration.  [default: config.yaml of its seed]",
+    help="Its configuration.  [default: config.yaml beside it]",
 )
 @opt.model_option("base", help="Base model of the adapters.")
 @opt.option("--data", multiple=True, help="As in `rerank suite`; repeatable.")
@@ -278,7 +278,7 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
     "--embedding-task",
     "embedding_tasks",
     multiple=True,
-    help="An MTEB task for adapters that embed; repeatable.  [default: the tier's]",
+    help="MTEB task for encoders; repeatable.  [default: the tier's]",
 )
 @_DEPTH
 @_MAX_LENGTH
@@ -303,15 +303,17 @@ def rerank_outputs(
 ) -> None:
     """Evaluate every adapter of a training.
 
+    \b
+    qwen3nb rerank outputs outputs --model Qwen/Qwen3-0.6B-Base --tier fast
+    qwen3nb rerank outputs outputs --model Qwen/Qwen3-0.6B-Base \\
+        --data beir/scifact
+    qwen3nb rerank outputs \\
+        --adapter outputs/joint_r8/seed_42/checkpoints/final \\
+        --config outputs/joint_r8/seed_42/config.yaml --tier fast
+
     Each adapter under OUTPUTS is a reranker; one that was trained to embed is also an encoder.
     OUTPUTS may also be one adapter. Without --data and --tier, the tier is the one in the
     adapter's training configuration.
-
-    \b
-    qwen3nb rerank outputs outputs --model Qwen/Qwen3-0.6B-Base --tier fast
-    qwen3nb rerank outputs outputs --model Qwen/Qwen3-0.6B-Base --data beir/scifact
-    qwen3nb rerank outputs --adapter outputs/joint_r8/seed_42/checkpoints/final \\
-        --config outputs/joint_r8/seed_42/config.yaml --tier fast
     """
     from qwen3nb.evaluation.mteb.select import choose_tasks
     from qwen3nb.evaluation.studies.lora_runs import AdapterOptions, evaluate_trained

@@ -27,14 +27,15 @@ def new(
 ) -> None:
     """Begin a study of your own in FOLDER: notebooks, book, sweep, example queries.
 
+    \b
+    qwen3nb new my-study
+    qwen3nb new search --title "Which encoder for our search?" \\
+        --author "Ada Lovelace"
+    qwen3nb new --update --dry-run
+
     With --update, the notebooks and the book of a study are renewed to this release. What you have
     changed stays: values of parameters and cells of your own are carried over; a file that
     cannot be merged is kept, and the new one is put below updates/.
-
-    \b
-    qwen3nb new my-study
-    qwen3nb new search --title "Which encoder for our search?" --author "Ada Lovelace"
-    qwen3nb new --update --dry-run
     """
     folder = folder or option_folder
     if update:
@@ -93,10 +94,10 @@ def _update(folder: Path | None, *, dry_run: bool) -> None:
 def demo(at_once: int) -> None:
     """Train toy models, extract and evaluate them next to baselines, and build the book.
 
-    Steps already finished with the same inputs are reused.
-
     \b
     qwen3nb demo --at-once 2
+
+    Steps already finished with the same inputs are reused.
     """
     from qwen3nb.demo.pipeline import run_demo
 
@@ -110,12 +111,12 @@ def demo(at_once: int) -> None:
 def book(tier: str | None, lessons: bool) -> None:
     """Build the book from the current results, in strict mode, and check it.
 
-    Pages without data are left out. `jupyter-book build book` also updates the pages, but checks
-    less.
-
     \b
     qwen3nb book
     qwen3nb book --tier smoke --lessons
+
+    Pages without data are left out. `jupyter-book build book` also updates the pages, but checks
+    less.
     """
     from qwen3nb.book.build import build_book
 

@@ -45,11 +45,11 @@ def fetch(
 ) -> None:
     """Download data sets and models into a mirror, on a machine with a network.
 
-    Finished downloads are kept, interrupted ones are resumed.
-
     \b
     qwen3nb fetch --tier fast --list
     qwen3nb fetch --tier fast --model e5-base-v2,gte-base --mirror /data/mirror
+
+    Finished downloads are kept, interrupted ones are resumed.
     """
     if not (tier or tasks or models):
         raise click.UsageError("nothing to fetch; give --tier, --tasks or --model")
@@ -112,13 +112,13 @@ def _list_needs(required: Sequence[Need], *, as_json: bool) -> None:
 def reproduce(models: Sequence[str], tasks: str) -> None:
     """Compare our scores with published ones, where the data are available.
 
+    \b
+    qwen3nb reproduce --model all-MiniLM-L6-v2 --mirror /data/mirror
+
     OK: within the score's tolerance; OKish: within five times the tolerance. Exits with 1 on a
     FAIL, or if no score could be judged; single scores that could not be computed, and those on a
     mirror's substitutes for MTEB's data, are listed and do not count. Missing data are listed
     first, with the command that fetches them.
-
-    \b
-    qwen3nb reproduce --model all-MiniLM-L6-v2 --mirror /data/mirror
     """
     from qwen3nb.datasets.mirror import missing_error
     from qwen3nb.evaluation.run import EvaluationError
@@ -224,8 +224,7 @@ def _estimate_line(estimate: Planned) -> str:
     required=True,
     type=opt.FILE,
     metavar="FILE",
-    help="Training file, or a folder of them: JSON Lines, JSON, CSV, TSV, Parquet, Arrow, text, "
-    "tar or zip, also compressed; repeatable.",
+    help="Training file, or a folder of them; repeatable.",
 )
 @opt.option("--tier", choices=TIERS, default="smoke", help="Tier whose texts are searched for.")
 @opt.TASKS
@@ -239,17 +238,20 @@ def contamination(
     """Look for the queries and documents of tasks in training data.
 
     \b
-    exact       a training text (a line, a string of a row) has exactly these words
-    contained   a training text has all words of a query of 3 to 12 words, in a row
-    13-gram     a training text has 13 words of it in a row
-
-    Words are compared in lower case, without punctuation. With records in results/, the models'
-    scores and differences follow, on all queries and without those found (hits). Exits with 3 if a
-    query was found. A file that cannot be read is an error: nothing is said of data not read.
+    qwen3nb contamination --train data/pairs.jsonl --tier smoke
+    qwen3nb contamination --train corpus/ --tasks SciFact,NFCorpus \\
+        --mirror /data/mirror
 
     \b
-    qwen3nb contamination --train data/pairs.jsonl --tier smoke
-    qwen3nb contamination --train corpus/ --tasks SciFact,NFCorpus --mirror /data/mirror
+    exact       a training text has exactly these words
+    contained   a training text has a query of 3 to 12 words, in a row
+    13-gram     a training text has 13 words of it in a row
+
+    Training files are JSON Lines, JSON, CSV, TSV, Parquet, Arrow, text, tar or zip, also
+    compressed. A file that cannot be read is an error: nothing is said of data not read. Words are
+    compared in lower case, without punctuation. With records in results/, the models' scores and
+    differences follow, on all queries and without those found (hits). Exits with 3 if a query was
+    found.
     """
     from qwen3nb.answers.contamination import contamination as look_for_texts
     from qwen3nb.records.store import load_results
