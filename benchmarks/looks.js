@@ -119,7 +119,7 @@ function white(doc, view) {
 
 function cellsOfCode(doc) {
   if (!doc.URL.includes("/runs/")) return [];  // in lessons, code is the subject
-  return [...doc.querySelectorAll(".cell_input, details.hide")].filter((element) =>
+  return [...doc.querySelectorAll(".cell_input")].filter((element) =>
     !element.closest(".q-code"));
 }
 

@@ -27,7 +27,7 @@
 
   let opened = [];
   addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll(".bd-article details:not([open]):not(.hide)")];
+    opened = [...document.querySelectorAll(".bd-article details:not([open]):not(.q-code)")];
     opened.forEach((each) => { each.open = true; });
   });
   addEventListener("afterprint", () => opened.forEach((each) => { each.open = false; }));

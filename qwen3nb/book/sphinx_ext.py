@@ -1,6 +1,7 @@
 """A Sphinx extension that adapts Jupyter Book to this book.
 
 Directives show the reading path, the banner of toy models and a paragraph of simulated numbers.
+The code of a page of results is in one fold at its end (`qwen3nb.book.code_fold`).
 Every page has a footer with date, commit and versions: from the metadata of pages of runs,
 otherwise those of the build. The book contains no remote resources.
 
@@ -50,6 +51,9 @@ _commit = cache(git_commit)  # called once for the footers of all pages
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension with Sphinx."""
+    from qwen3nb.book.code_fold import CodeFold  # imports docutils, which only a build needs
+
+    app.add_post_transform(CodeFold)
     for name, directive in _directives().items():
         app.add_directive(name, directive)
     # Of formulas in a line and in blocks: what is called before a node, and none after it.
