@@ -33,7 +33,8 @@ function texts(doc) {
 function pixels(element, view) {
   const size = parseFloat(view.getComputedStyle(element).fontSize);
   if (!element.ownerSVGElement) return Math.round(size * 10) / 10;
-  return Math.round(size * Math.abs(element.getScreenCTM().d));
+  const matrix = element.getScreenCTM();
+  return Math.round(size * Math.hypot(matrix.c, matrix.d));
 }
 
 function scrolls(element, view) {
