@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -13,7 +12,7 @@ from qwen3nb.answers.answer import Answer
 from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
 from qwen3nb.report.render.differences import difference_cell, difference_text
-from qwen3nb.report.render.figure import COLORS, Figure, ForestRow, forest_figure
+from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
 from qwen3nb.utils.format import p_value_text
 from qwen3nb.utils.imports import DataFrame
@@ -100,16 +99,12 @@ class Ablation(Answer):
             return None
         task = task or self.tasks[0]
         effects = self.effects[task]
-        factors = dict.fromkeys(effect.factor for effect in effects)
-        # The settings of an option share a color.
-        colors = dict(zip(factors, cycle(COLORS), strict=False))
         rows = []
         for effect in effects:
             row = ForestRow(
                 f"{effect.factor}: {effect.level}, not {effect.reference}",
                 effect.estimate.difference,
                 effect.estimate.interval,
-                color=colors[effect.factor],
                 clear=effect.significant,  # a filled mark
             )
             rows.append(row)

@@ -24,8 +24,8 @@ from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.figure import (
-    COLORS,
     GREY,
+    QUIET,
     Axes,
     Figure,
     MplFigure,
@@ -282,7 +282,7 @@ class HowSure(Answer):
         return Figure(
             name="sure-test",
             draw=partial(_draw_flips, flipped, pair.difference, pair.metric),
-            caption=f"Differences that coins make where the models are alike. In colour: {counts} "
+            caption=f"Differences that coins make where the models are alike. Dark: {counts} "
             f"at least as far from 0 as the observed {size} (lines), hence p {p_value}.",
             alt=f"Histogram of differences by chance around 0. {counts} are at least {size}.",
             data=self._data,
@@ -458,7 +458,7 @@ def _draw_intervals(
     scores.set_title("Each score")
     scores.set_xlabel(plain(pair.metric))
     difference.axvline(0, color=GREY, linewidth=1)
-    draw_estimate(difference, 0.5, pair.difference, pair.interval, color=COLORS[0])
+    draw_estimate(difference, 0.5, pair.difference, pair.interval, color=QUIET)
     difference.set_title("Their difference")
     difference.set_xlabel(plain(f"{pair.first} minus {pair.second}", longest=44))
     _hide_heights(difference)
@@ -484,7 +484,7 @@ def _share_scale(*axes: Axes) -> None:
 def _draw_flips(
     flipped: FlippedDifferences, difference: float, metric: str, width: float
 ) -> MplFigure:
-    """Draw a histogram of differences by chance, those as large as the observed one in colour."""
+    """Draw a histogram of differences by chance, those as large as the observed one dark."""
     figure, (axis,), _ = panels(1, width, height=1.9)
     # The same distance on both sides, so that the observed difference is inside on either.
     reach = max(float(np.abs(flipped.means).max()), abs(difference)) or 1.0
@@ -492,10 +492,10 @@ def _draw_flips(
     others, _ = np.histogram(flipped.means[~flipped.is_extreme], bins=edges)
     extreme, _ = np.histogram(flipped.means[flipped.is_extreme], bins=edges)
     left, widths = edges[:-1], np.diff(edges)
-    axis.bar(left, others, widths, align="edge", color=GREY, alpha=0.5)
-    axis.bar(left, extreme, widths, bottom=others, align="edge", color=COLORS[1])
+    axis.bar(left, others, widths, align="edge", color=QUIET, alpha=0.5)
+    axis.bar(left, extreme, widths, bottom=others, align="edge", color=GREY)
     for line in (difference, -difference):
-        axis.axvline(line, color=COLORS[1], linewidth=1.5, linestyle="--")
+        axis.axvline(line, color=GREY, linewidth=1.5, linestyle="--")
     axis.set_xlabel(plain(f"difference in {metric}, by chance"))
     axis.locator_params(axis="x", nbins=5)
     _hide_heights(axis)

@@ -36,8 +36,8 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.figure import (
-    COLORS,
     GREY,
+    QUIET,
     Axes,
     Figure,
     MplFigure,
@@ -47,7 +47,6 @@ from qwen3nb.report.render.figure import (
     panels,
     plain,
 )
-from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number, plural, short_task
 from qwen3nb.utils.format import escaped, json_text, number_text, p_value_text
 from qwen3nb.utils.imports import DataFrame
@@ -244,11 +243,9 @@ class Interference(Answer):
         margin = (max(points) - min(points)) / 2
         low, high = min(points) - margin, max(points) + margin
         axis.set_xlim(low, high)
-        axis.axvspan(low, fail_end, color=GREY, label="FAIL", alpha=0.13, linewidth=0)
-        axis.axvspan(
-            fail_end, pass_start, color=COLORS[4], label="MARGINAL", alpha=0.13, linewidth=0
-        )
-        axis.axvspan(pass_start, high, color=COLORS[2], label="PASS", alpha=0.13, linewidth=0)
+        axis.axvspan(low, fail_end, color=QUIET, label="FAIL", alpha=0.3, linewidth=0)
+        axis.axvspan(fail_end, pass_start, color=QUIET, label="MARGINAL", alpha=0.13, linewidth=0)
+        axis.axvspan(pass_start, high, color=QUIET, label="PASS", alpha=0.04, linewidth=0)
         axis.axvline(0, color=GREY, linewidth=1)
 
     def to_frame(self) -> DataFrame:
@@ -476,9 +473,9 @@ def _row(name: str, estimate: Estimate) -> dict[str, object]:
 
 def _draw_row(axis: Axes, row: int, estimate: Estimate) -> None:
     """Draw the mean TIR of an estimate with its interval, and the seeds as rings."""
-    color = COLORS[0]
+    color = QUIET
     if estimate.name == "overall":
-        color = COLORS[1]
+        color = GREY  # darker on a page
     interval = None
     if estimate.interval:
         low, high = estimate.interval
@@ -650,11 +647,10 @@ def _draw_configurations(cells: Sequence[_Scores], width: float) -> MplFigure:
     systems = sorted({cell.system for cell in cells}, reverse=True)
     height = 0.22 * len(systems) + 0.8
     figure, axes, left_axes = panels(len(columns), width, height=height, sharey=True)
-    colors = model_colors(sorted(systems))
     for axis, column in zip(axes, columns, strict=True):
         for cell in reversed(cells):  # from the lowest row to the highest
             if cell.column == column:
-                _draw_bar(axis, systems.index(cell.system), cell, color=colors[cell.system])
+                _draw_bar(axis, systems.index(cell.system), cell)
         axis.set_title(plain(f"{short_task(column.task)} ({column.kind})"))
         axis.set_xlabel(column.metric)
         grid(axis)
@@ -663,5 +659,5 @@ def _draw_configurations(cells: Sequence[_Scores], width: float) -> MplFigure:
     return figure
 
 
-def _draw_bar(axis: Axes, row: int, cell: _Scores, *, color: str) -> None:
-    axis.barh(row, cell.mean, xerr=cell.deviation, color=color, ecolor=GREY, height=0.7, alpha=0.85)
+def _draw_bar(axis: Axes, row: int, cell: _Scores) -> None:
+    axis.barh(row, cell.mean, xerr=cell.deviation, color=QUIET, ecolor=GREY, height=0.7, alpha=0.85)

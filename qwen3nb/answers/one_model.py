@@ -18,7 +18,7 @@ from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import newest
 from qwen3nb.records.store import _USES
-from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, panels, plain
+from qwen3nb.report.render.figure import GREY, QUIET, Figure, MplFigure, panels, plain
 from qwen3nb.report.render.home import command_again, formula_link, record_link, task_anchor
 from qwen3nb.report.render.table import MANY, Cell, Table, number, short_task
 
@@ -433,8 +433,8 @@ def _draw_histograms(results: Sequence[Result], metric: str, width: float) -> Mp
     for axis, result in zip(axes, results, strict=True):
         scores = list(result.per_query[metric].values())
         mean = float(np.mean(scores))
-        axis.hist(scores, bins=bin_edges, color=COLORS[0])
-        axis.axvline(mean, color=COLORS[1], linewidth=1.5)
+        axis.hist(scores, bins=bin_edges, color=QUIET)
+        axis.axvline(mean, color=GREY, linewidth=1.5)
         name = plain(short_task(result.task.key))
         axis.set_title(f"{name}\nmean {mean:.3f}, n = {len(scores)}")
         axis.set_xlabel(f"{metric} of a query")

@@ -20,7 +20,7 @@ from qwen3nb.analysis.comparison.prompt_effects import (
 from qwen3nb.answers.answer import Answer
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.figure import COLORS, Axes, Figure, MplFigure, grid, panels, plain
+from qwen3nb.report.render.figure import GREY, QUIET, Axes, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
 from qwen3nb.utils.imports import DataFrame
 
@@ -266,8 +266,7 @@ def _draw_strips(all_scores: Sequence[PromptScores], width: float) -> MplFigure:
 
 
 def _draw_strip(axis: Axes, scores: PromptScores, row: int) -> None:
-    color = COLORS[0]
-    axis.plot(scores.values, [row] * len(scores.values), "|", color=color, markersize=11)
-    axis.plot([np.median(scores.values)], [row], "o", color=color, markersize=4)
-    axis.plot([scores.default], [row], "D", color=COLORS[1], markersize=5)
+    axis.plot(scores.values, [row] * len(scores.values), "|", color=QUIET, markersize=11)
+    axis.plot([np.median(scores.values)], [row], "o", color=QUIET, markersize=4)
+    axis.plot([scores.default], [row], "D", color=GREY, markersize=5)
     axis.set_xlabel(plain(f"{scores.metric}, {short_task(scores.task)}", longest=40))

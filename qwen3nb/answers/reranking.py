@@ -24,7 +24,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import load_results
 from qwen3nb.report.render.differences import difference_cell, difference_text
-from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, panels, plain
+from qwen3nb.report.render.figure import GREY, QUIET, Axes, Figure, MplFigure, panels, plain
 from qwen3nb.report.render.table import Cell, Conclusion, Table, short_task
 from qwen3nb.utils.format import p_value_text
 from qwen3nb.utils.imports import DataFrame
@@ -274,12 +274,12 @@ def _counts_text(gains: Array) -> str:
 
 
 def _draw_gains(axis: Axes, result: Result) -> None:
-    """Draw a bar per query, the largest gain on the left, losses in another colour."""
+    """Draw a bar per query, the largest gain on the left, losses lighter."""
     gains = _sorted_gains(result)
     positions = np.arange(1, len(gains) + 1)
-    # Gains in one colour, losses in another; queries without a change have no bar.
-    for is_drawn, color in ((gains > 0, COLORS[0]), (gains < 0, COLORS[1])):
-        axis.bar(positions[is_drawn], gains[is_drawn], width=1.0, color=color)
+    # Gains are darker than losses; queries without a change have no bar.
+    axis.bar(positions[gains > 0], gains[gains > 0], width=1.0, color=GREY)
+    axis.bar(positions[gains < 0], gains[gains < 0], width=1.0, color=QUIET, alpha=0.6)
     axis.axhline(0, color=GREY, linewidth=0.8)
     axis.set(
         title=plain(_short_name(result)),

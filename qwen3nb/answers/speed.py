@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.answers.answer import Answer
-from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, grid, panels, plain
+from qwen3nb.report.render.figure import GREY, QUIET, Axes, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number
 from qwen3nb.utils.format import interval_text
 from qwen3nb.utils.imports import DataFrame
@@ -301,7 +301,7 @@ def _draw_ratios(axis: Axes, bench: EncodeBench) -> None:
     timings = bench.timings[::-1]  # the last bar is drawn on top
     ratios = [timing["ratio"] for timing in timings]
     names = [timing["name"].replace("sentence-transformers", "s.-t.") for timing in timings]
-    axis.barh(range(len(timings)), ratios, height=0.65, color=COLORS[0])
+    axis.barh(range(len(timings)), ratios, height=0.65, color=QUIET)
     axis.axvline(1, color=GREY, linewidth=1)
     axis.set_yticks(range(len(timings)), [plain(name, longest=30) for name in names])
     axis.tick_params(axis="y", length=0)

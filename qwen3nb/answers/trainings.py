@@ -38,7 +38,6 @@ from qwen3nb.records.store import latest
 from qwen3nb.report.render.differences import difference_cell, difference_text
 from qwen3nb.report.render.figure import (
     GREY,
-    SMALL,
     Axes,
     Figure,
     MplFigure,
@@ -173,7 +172,6 @@ class Trainings(Answer):
             lines_by_label,
             loc="outside lower center",
             ncols=3 if is_wide(width) else 1,
-            fontsize=SMALL,
         )
         return figure
 
@@ -385,7 +383,7 @@ def _draw_conflicts(axis: Axes, conflicts: Conflicts, *, largest: float) -> None
     )
     axis.tick_params(length=0)
     axis.tick_params(axis="y", rotation=0)
-    axis.set_title(plain(conflicts.name), fontsize=8)
+    axis.set_title(plain(conflicts.name))
     axis.set(xlabel="training step", ylabel="layer")
 
 

@@ -17,7 +17,7 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.report.render import figure
 from qwen3nb.report.render.figure import Axes, MplFigure
-from qwen3nb.report.render.model_styles import model_styles
+from qwen3nb.report.render.model_styles import rank_style
 from qwen3nb.report.render.table import Cell, number, plural, short_task
 from qwen3nb.utils.format import number_text, p_value_text
 
@@ -89,6 +89,14 @@ def baseline_text(differences: Iterable[PairedDifference]) -> str:
     return f"{baselines[0]} (on {plural(tasks_of_others, 'task')}: {other_baselines})"
 
 
+def best_and_tied(task: TaskComparison, *, alpha: float) -> frozenset[str]:
+    """Return the model with the largest difference from the baseline, and what ties with it."""
+    largest = task.with_baseline[0]  # they are sorted
+    best = largest.first if largest.difference > 0 else task.baseline
+    tied = {other.first for other in task.against(best) if not other.significant(alpha)}
+    return frozenset({best, *tied})
+
+
 @dataclass(frozen=True)
 class DifferencePanels:
     """Forest plots of differences from the baseline: a panel per task, a row per model."""
@@ -102,11 +110,11 @@ class DifferencePanels:
         """Draw the panels at a width in inches."""
         # Row 0 is at the bottom.
         upwards = self.models[::-1]
-        height = 0.22 * len(upwards) + 0.8
+        height = figure.row_height(upwards) * len(upwards) + 0.8
         drawing, axes, left_axes = figure.panels(len(self.tasks), width, height=height, sharey=True)
         for axis, task in zip(axes, self.tasks, strict=True):
             self._draw_background(axis)
-            self._draw_differences(axis, task.with_baseline)
+            self._draw_differences(axis, task)
             queries = task.with_baseline[0].n
             axis.set_title(figure.plain(short_task(task.task)))
             axis.set_xlabel(f"Δ {figure.plain(task.metric)}, n = {queries:,}")
@@ -115,10 +123,10 @@ class DifferencePanels:
             figure.name_rows(axis, upwards)
         return drawing
 
-    def _draw_differences(self, axis: Axes, differences: Sequence[PairedDifference]) -> None:
+    def _draw_differences(self, axis: Axes, task: TaskComparison) -> None:
         upwards = self.models[::-1]
-        styles = model_styles(self.models)
-        for difference in differences:
+        best = best_and_tied(task, alpha=self.alpha)
+        for difference in task.with_baseline:
             model = difference.first
             if model not in upwards:
                 continue
@@ -128,7 +136,7 @@ class DifferencePanels:
                 difference.difference,
                 difference.interval,
                 filled=difference.significant(self.alpha),
-                **styles[model],
+                **rank_style(model in best),
             )
 
     def _draw_background(self, axis: Axes) -> None:
@@ -152,9 +160,7 @@ class PairMatrix:
 
         wins = self._wins()
         models = self._models_by_wins(wins)
-        row_height = 0.19  # inches
-        if figure.any_takes_two_lines(models):
-            row_height = 0.24
+        row_height = figure.row_height(models)
         drawing, axis = plt.subplots(figsize=(width, row_height * len(models) + 1.4))
         cells = np.full((len(models), len(models)), np.nan)  # no colour where no pair is tested
         for (better, worse), count in wins.items():
@@ -175,7 +181,6 @@ class PairMatrix:
                 color=_ON_COLOR,
                 ha="center",
                 va="center",
-                fontsize=figure.SMALL,
             )
 
     def _wins(self) -> Counter[tuple[str, str]]:
@@ -203,6 +208,6 @@ class PairMatrix:
         lines = 2 if column_width > _TWO_LINES else 1
         labels = figure.row_names(models, lines=lines)
         positions = range(len(labels))
-        axis.set_xticks(positions, labels, rotation=90, fontsize=figure.SMALL, linespacing=1.0)
-        axis.set_yticks(positions, labels, fontsize=figure.SMALL, linespacing=1.0)
+        axis.set_xticks(positions, labels, rotation=90, linespacing=1.0)
+        axis.set_yticks(positions, labels, linespacing=1.0)
         axis.tick_params(length=0)

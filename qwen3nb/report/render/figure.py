@@ -43,6 +43,7 @@ MplFigure: TypeAlias = "matplotlib.figure.Figure"
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E95BF", "#B5495B")
 GREY = "#7d8590"  # text and axes on screen, on light and dark pages
 ACCENT = "#0b6bcb"  # the best, and what ties with it; on a page, in the page's own accent
+QUIET = "#868e99"  # everything else that is drawn, where nothing must be told apart
 _PAPER = "#1f2328"  # text and axes on paper
 _INK_SETTINGS = (
     "axes.edgecolor",
@@ -54,7 +55,6 @@ _INK_SETTINGS = (
 )
 STYLE = Path(__file__).with_name("book.mplstyle")
 WIDTHS = {1: 3.35, 2: 6.9}  # inches, for one and two columns
-SMALL = 7  # points; the smallest font size
 FORMATS = ("pdf", "svg", "png")
 # Inches that a figure may take of a page of a paper: those of the styles below have 9 or more, of
 # which the caption needs some.
@@ -111,6 +111,7 @@ def _without_formulas(text: str) -> str:
 
 
 LONGEST_LINE = 28  # characters of a name of a row on one line
+_TWO_LINES = 0.3  # inches of a row with a name on two lines
 
 
 def any_takes_two_lines(names: Iterable[str]) -> bool:
@@ -125,15 +126,19 @@ def row_names(names: Iterable[str], *, longest: int = LONGEST_LINE, lines: int =
 
 
 def name_rows(axis: Axes, names: Sequence[str]) -> None:
-    """Name the rows of a panel, the first at 0; names on two lines are smaller, to fit."""
+    """Name the rows of a panel, the first at 0; the lines of a name are close together."""
     axis.set_yticks(range(len(names)), row_names(names))
-    _shrink_wrapped(axis)
+    _set_close_lines(axis)
 
 
-def _shrink_wrapped(axis: Axes) -> None:
+def row_height(names: Iterable[str], *, one_line: float = 0.22) -> float:
+    """Return the height of a row in inches, more where one of the names takes two lines."""
+    return _TWO_LINES if any_takes_two_lines(names) else one_line
+
+
+def _set_close_lines(axis: Axes) -> None:
     for label in axis.get_yticklabels():
-        if "\n" in label.get_text():
-            label.set(fontsize=SMALL, linespacing=1.0)
+        label.set_linespacing(1.0)
 
 
 def _line(text: str) -> str:
@@ -209,7 +214,7 @@ class Figure:
     """A figure with its caption, drawn at the width of one or two columns.
 
     Changes made through `figure` or `axes` are kept in the notebook and in saved files. Without
-    such edits, each width gets its own layout.
+    such edits, each width gets its own layout; with them, a phone shows the same one, narrower.
     """
 
     name: str  # its id on a page, ``fig-<name>``, and the name of its file
@@ -258,11 +263,13 @@ class Figure:
         Equal data give equal bytes.
         """
         with style():
-            figure = self._drawn
-            if columns:
-                figure = self._fitted(WIDTHS[columns])
             # "none" keeps texts as texts, which take the font of the page.
-            file = _rendered(figure, "svg", fonttype="none").decode()
+            if columns and self._edited:
+                with _with_width(self._drawn, WIDTHS[columns]) as figure:
+                    file = _rendered(figure, "svg", fonttype="none").decode()
+            else:
+                figure = self._fitted(WIDTHS[columns]) if columns else self._drawn
+                file = _rendered(figure, "svg", fonttype="none").decode()
         svg = _svg_for_a_page(file)
         label = escaped_text(_line(self.alt or self.caption))
         return svg.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
@@ -331,12 +338,21 @@ class Figure:
         """Return the drawing, and that of one column, which the page shows on a phone."""
         if self.columns == 1:
             return f'<div class="q-one">{self.svg()}</div>'
-        if self._edited:  # only exists at one width
-            return f'<div class="q-wide q-only">{self.svg()}</div>'
         return (
             f'<div class="q-wide">{self.svg()}</div>'
             f'<div class="q-narrow" style="display:none">{self.svg(columns=1)}</div>'
         )
+
+
+@contextmanager
+def _with_width(figure: MplFigure, width: float) -> Iterator[MplFigure]:
+    """Give a figure another width in inches for the duration of the block."""
+    size = figure.get_size_inches().copy()
+    figure.set_size_inches(width, size[1])
+    try:
+        yield figure
+    finally:
+        figure.set_size_inches(size)
 
 
 def _svg_for_a_page(file: str) -> str:
@@ -391,7 +407,7 @@ class ForestRow:
     label: str
     value: float | None  # None if undefined; the note then gives the reason
     interval: Interval | None = None
-    color: str = ""  # by default the first of `COLORS`
+    color: str = QUIET
     note: str = ""  # shown after the numbers, such as ``n = 260``; without a value, the reason
     clear: bool = True  # whether filled
     marker: str = "o"  # distinguishes models without colour
@@ -420,10 +436,10 @@ def _draw_forest(rows: Sequence[ForestRow], xlabel: str, width: float) -> MplFig
     # Row 0 is at the bottom.
     upwards = rows[::-1]
     labels = row_names([row.label for row in upwards], longest=layout.longest_name)
-    row_height = 0.21  # inches
+    height_of_row = 0.22  # inches
     if any("\n" in label for label in labels):
-        row_height = 0.27
-    figure, (axis,), _ = panels(1, width, height=row_height * len(rows) + 0.75)
+        height_of_row = _TWO_LINES
+    figure, (axis,), _ = panels(1, width, height=height_of_row * len(rows) + 0.75)
     axis.axvline(0, color=GREY, linewidth=1)
     for position, row in enumerate(upwards):
         _draw_forest_row(axis, position, row)
@@ -433,7 +449,7 @@ def _draw_forest(rows: Sequence[ForestRow], xlabel: str, width: float) -> MplFig
     grid(axis)
     axis.set_yticks(range(len(rows)), labels)
     axis.tick_params(axis="y", length=0)
-    _shrink_wrapped(axis)
+    _set_close_lines(axis)
     axis.spines["left"].set_visible(False)
     _name_rows_on_the_right(axis, [_numbers_of_row(row, layout) for row in upwards])
     return figure
@@ -447,7 +463,7 @@ def _draw_forest_row(axis: Axes, position: int, row: ForestRow) -> None:
         position,
         row.value,
         row.interval,
-        color=row.color or COLORS[0],
+        color=row.color,
         marker=row.marker,
         filled=row.clear,
         alpha=1.0 if row.clear else 0.6,
@@ -457,7 +473,7 @@ def _draw_forest_row(axis: Axes, position: int, row: ForestRow) -> None:
 def _name_rows_on_the_right(axis: Axes, names: Sequence[str]) -> None:
     right_axis = axis.secondary_yaxis("right")
     right_axis.set_yticks(range(len(names)), names)
-    right_axis.tick_params(axis="y", length=0, labelsize=SMALL)
+    right_axis.tick_params(axis="y", length=0)
     right_axis.spines["right"].set_visible(False)
 
 

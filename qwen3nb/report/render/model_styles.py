@@ -1,5 +1,8 @@
 """Colour and marker of each model, the same in every figure of a study.
 
+Only lines that must be told apart have a colour each. In a ranking, the best model and those that
+are not told apart from it have the accent; the others are grey (`rank_style`).
+
 The marker also identifies a model in print without colour, and for colour-blind readers.
 """
 
@@ -10,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypedDict
 
 from qwen3nb import paths
+from qwen3nb.report.render.figure import ACCENT, QUIET
 
 _FREE_COLORS = (
     "#0072B2",
@@ -41,6 +45,11 @@ _FIXED: dict[str, Style] = {
     "bm25-plus-all-MiniLM-L6-v2": {"color": "#A87B00", "marker": "P"},
     "Qwen3-0.6B": {"color": "#5F8A1F", "marker": "H"},
 }
+
+
+def rank_style(is_best: bool) -> Style:
+    """Return the style of a model in a ranking: the accent for the best, and what ties with it."""
+    return {"color": ACCENT if is_best else QUIET, "marker": "o"}
 
 
 def model_styles(labels: Iterable[str]) -> dict[str, Style]:
