@@ -124,13 +124,24 @@ function cellsOfCode(doc) {
     !element.closest(".q-code"));
 }
 
+// Each size of type with the number of elements that have it and the first of them.
+function sizesOf(elements, view) {
+  const found = new Map();
+  for (const element of elements) {
+    const size = pixels(element, view);
+    const { count = 0, example = named(element) } = found.get(size) ?? {};
+    found.set(size, { count: count + 1, example });
+  }
+  return [...found].map(([size, { count, example }]) => ({ size, count, example }));
+}
+
 function measured(doc, view) {
   const all = texts(doc);
   const letters = all.filter((element) => element.ownerSVGElement);
   const links = all.filter((element) =>
     element.closest(`.bd-article a[href]:not(${NO_TEXT_LINKS})`));
   return {
-    sizes: [...new Set(all.map((element) => pixels(element, view)))].sort((a, b) => b - a),
+    sizes: sizesOf(all, view),
     link_colors: [...new Set(links.map((element) => view.getComputedStyle(element).color))],
     wide: doc.documentElement.scrollWidth > doc.documentElement.clientWidth,
     beyond: beyond(doc, view).slice(0, 4).map(named),

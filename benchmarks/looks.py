@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from qwen3nb.book.pages import built_pages
 
@@ -34,9 +35,18 @@ _FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
     "--no-first-run",
+    "--hide-scrollbars",  # as on a phone, where they lie over the page
     "--allow-file-access-from-files",  # the harness reads the pages that it opens
     "--virtual-time-budget=3600000",
 )
+
+
+class Size(TypedDict):
+    """A size of type on a page."""
+
+    size: float  # in pixels
+    count: int  # of elements that have it
+    example: str  # the first of them
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class Look:
 
     page: str
     width: int
-    sizes: tuple[float, ...]  # of type, in pixels
+    sizes: tuple[Size, ...]  # of type
     link_colors: tuple[str, ...]
     wide: bool  # whether the page scrolls sideways
     beyond: tuple[str, ...]  # elements beyond the edge of the page or of what cuts them
@@ -60,7 +70,7 @@ class Look:
         """What breaks a rule, in words."""
         faults = []
         if len(self.sizes) > MOST_SIZES:
-            faults.append(f"{len(self.sizes)} sizes of type: {_listed(self.sizes)}")
+            faults.append(f"{len(self.sizes)} sizes of type: {self._sizes_in_words}")
         if len(self.link_colors) > 1:
             faults.append(f"links in {_listed(self.link_colors)}")
         if self.wide:
@@ -78,6 +88,13 @@ class Look:
         if 0 < self.tiny < SMALLEST:
             faults.append(f"letters of {self.tiny:g} pixels in a figure")
         return faults
+
+    @property
+    def _sizes_in_words(self) -> str:
+        """Each size with an example, the most frequent first."""
+        by_count = sorted(self.sizes, key=lambda size: -size["count"])
+        words = [f"{size['size']:g} ({size['example']})" for size in by_count]
+        return _listed(words)
 
 
 def _listed(values: Sequence[object]) -> str:

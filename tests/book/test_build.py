@@ -138,6 +138,7 @@ def test_a_page_that_fails_is_a_warning_of_the_build(checkout, monkeypatch, capl
         srcdir=checkout / "book",
         connect=lambda event, call, **_: steps.append(call) if event == "config-inited" else None,
         add_directive=lambda *_: None,
+        add_post_transform=lambda *_: None,
         add_html_math_renderer=lambda *_: None,
     )
     sphinx_ext.setup(app)

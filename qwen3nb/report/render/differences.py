@@ -22,9 +22,6 @@ from qwen3nb.report.render.table import Cell, number, plural, short_task
 from qwen3nb.utils.format import number_text, p_value_text
 
 SINGLE_QUERY = "a single query"  # in place of an interval
-# Has a contrast of 5 with the colours of the matrix (white: 3.5). Not pure black, which matplotlib
-# omits from an SVG, where the page would then apply its own text colour.
-_ON_COLOR = "#010101"
 # Inches of the matrix: room for the names of its rows, and of a row with a name on two lines.
 _NAMES_WIDTH = 1.6
 _TWO_LINES = 0.21
@@ -165,8 +162,8 @@ class PairMatrix:
         cells = np.full((len(models), len(models)), np.nan)  # no colour where no pair is tested
         for (better, worse), count in wins.items():
             cells[models.index(better), models.index(worse)] = count
-        darkest = 1.6 * self.tasks  # all tasks have a medium blue, on which the count is legible
-        axis.imshow(cells, cmap="Blues", vmin=0, vmax=darkest)
+        darkest = 1.6 * self.tasks  # all tasks have a medium grey, on which the count is legible
+        axis.imshow(cells, cmap=figure.shades(), vmin=0, vmax=darkest)
         self._write_counts(axis, cells)
         self._name_models(axis, models, width)
         return drawing
@@ -178,7 +175,6 @@ class PairMatrix:
             axis.annotate(
                 f"{count:.0f}",
                 (column, row),  # x, y
-                color=_ON_COLOR,
                 ha="center",
                 va="center",
             )

@@ -31,6 +31,7 @@ from qwen3nb.utils.format import typeset
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
+    from matplotlib.colors import Colormap
     from matplotlib.transforms import Bbox
 
 
@@ -157,6 +158,13 @@ class SharedAxes(TypedDict, total=False):
 
     sharex: bool
     sharey: bool
+
+
+def shades() -> Colormap:
+    """Return a colour map from nothing to grey, for cells of a matrix on light and dark pages."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
+    return LinearSegmentedColormap.from_list("shades", [to_rgba(QUIET, 0), to_rgba(QUIET, 0.8)])
 
 
 def panels(

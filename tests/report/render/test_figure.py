@@ -7,19 +7,23 @@ from xml.etree.ElementTree import fromstring
 import numpy as np
 import pytest
 from helpers.figures import ROWS, figures
-from helpers.records import make
+from helpers.records import make, noisy
 
+from qwen3nb.answers.comparison import compare
+from qwen3nb.report.render.differences import best_and_tied
 from qwen3nb.report.render.figure import (
+    ACCENT,
     COLORS,
     FORMATS,
     GREY,
-    SMALL,
+    QUIET,
     WIDTHS,
+    ForestRow,
     forest_figure,
     plain,
     style,
 )
-from qwen3nb.report.render.model_styles import model_colors, model_styles
+from qwen3nb.report.render.model_styles import model_colors, model_styles, rank_style
 
 FIXED = ["random", "bm25", "all-MiniLM-L6-v2", "bm25-plus-all-MiniLM-L6-v2"]
 NAMES = [f"model-{i}" for i in range(30)]
@@ -34,7 +38,9 @@ def luminance(color):
     return float(np.dot(parts, (0.2126, 0.7152, 0.0722)))
 
 
-@pytest.mark.parametrize("color", sorted({*COLORS, *model_colors([*NAMES, *FIXED]).values()}))
+@pytest.mark.parametrize(
+    "color", sorted({ACCENT, QUIET, *COLORS, *model_colors([*NAMES, *FIXED]).values()})
+)
 def test_colors_show_on_white_and_on_dark(color):
     """WCAG 2.2, 1.4.11: graphics have a contrast of 3 with adjacent colours."""
     for page in ("#ffffff", "#121212"):
@@ -75,7 +81,8 @@ def test_figures_say_n_and_what_they_show_in_text_that_print_allows():
             ), figure.name
         with style():
             texts = figure.draw(WIDTHS[1]).findobj(Text)
-        assert min(each.get_fontsize() for each in texts if each.get_text()) >= SMALL >= 7
+        # 12 pixels in a column of 46.5 rem, one of the five sizes of a page.
+        assert {each.get_fontsize() for each in texts if each.get_text()} == {8}
 
 
 @pytest.mark.integration
@@ -146,7 +153,28 @@ def test_what_a_reader_sets_stays_on_the_page_and_in_the_file(tmp_path):
 def test_the_forest_marks_what_leaves_out_nothing():
     axis = forest_figure(ROWS, xlabel="x").axes[0]
     faces = [line.get_markerfacecolor() for line in axis.lines if line.get_marker() == "o"]
-    assert faces == ["none", COLORS[0]]  # from the bottom: unclear, clear; nothing for "gone"
+    assert faces == ["none", QUIET]  # from the bottom: unclear, clear; nothing for "gone"
     assert [label.get_text() for label in axis.get_yticklabels()] == ["gone", "unclear", "clear"]
     numbers = [label.get_text() for label in axis.child_axes[0].get_yticklabels()]
     assert numbers == ["not run", "−0.010 [−0.100, +0.100]", "+0.200 [+0.100, +0.300] n = 9"]
+
+
+def test_the_accent_marks_the_best_and_what_ties_with_it():
+    """The accent is the page's own, which is lighter in the dark."""
+    task = "PyDocsSampleRetrieval"
+    scores = {"best": noisy(0.6, seed=0), "tied": noisy(0.6, seed=1), "behind": noisy(0.2, seed=2)}
+    records = [make(name, scores=values, task=task) for name, values in scores.items()]
+    (compared,) = compare(records, baseline="behind").tasks
+    assert best_and_tied(compared, alpha=0.05) == {"best", "tied"}
+    row = ForestRow("best", 0.1, (0.0, 0.2), **rank_style(is_best=True))
+    assert f"fill: var(--q-accent, {ACCENT})" in forest_figure([row], xlabel="x").svg()
+    assert rank_style(is_best=False)["color"] == QUIET
+
+
+def test_an_edited_figure_is_narrower_on_a_phone_and_keeps_its_edits_and_size():
+    figure = forest_figure(ROWS, xlabel="x")
+    figure.axes[0].set_title("a title of mine")
+    wide, narrow = re.findall(r'viewBox="0 0 ([\d.]+) ', figure._repr_html_())
+    assert (float(wide), float(narrow)) == pytest.approx((72 * WIDTHS[2], 72 * WIDTHS[1]))
+    assert figure._repr_html_().count("a title of mine") == 2
+    assert figure.figure.get_size_inches()[0] == pytest.approx(WIDTHS[2])
