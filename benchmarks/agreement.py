@@ -7,8 +7,9 @@ compares what stands in them more than once, also with the records:
 
 - the difference of a pair of models on a task, its interval and its uncorrected p-value;
 - the number of pairs over which a p-value is corrected, and the corrected p-value;
-- the score of a model on a task, and its interval;
 - on the landing page, rounded scores, and which models are not told apart;
+- the score of a model on a task, and its interval, also with two decimals;
+- which pairs the leaderboard tells apart, and which models its first sentence names;
 - bold differences: exactly those whose interval excludes 0 and whose corrected p is below 0.05;
 - which of two models is better on a task, or that no difference is shown;
 - what indexes, ablations, adapters and prompts show: bold effects; the scores of exact search and
@@ -22,6 +23,7 @@ Numbers are compared as they are shown. The exit status is 1 if anything disagre
 from __future__ import annotations
 
 import html
+import itertools
 import json
 import os
 import re
@@ -70,6 +72,14 @@ _OF_SCORES = re.compile(
     r"(?: No difference shown between: (?P<joined>.+)\.)?"
 )
 _ROUNDED = re.compile(r"(?P<model>\S.*?)(?: \(toy\))? (?P<score>-?\d\.\d\d)(?: \[[^\]]+\])?")
+# The title of a score on the leaderboard, and its first sentence.
+_OF_TITLE = re.compile(
+    rf"(?P<metric>.+?) (?P<score>-?[\d.]+) (?P<ends>\[{_END}, {_END}\]|–), [\d,]+ "
+)
+_FIRST = re.compile(
+    r"\w+ models share first place: (?P<names>[^:]+?)\.(?: Not compared.*)?$"
+    r"|(?P<one>.+?) is first\."
+)
 # Tables of studies, whose conclusions name effects that the tables have.
 _OF_STUDY = re.compile(r"tab-(ann|compression|interference|prompts-\w+|.*-tested)$")
 _OF_INDEXES = re.compile(
@@ -85,6 +95,8 @@ class Cell:
     text: str = ""
     detail: str = ""
     strong: bool = False
+    title: str = ""  # what a pointer shows
+    spoken: str = ""  # what only readers who listen to the page get
 
 
 @dataclass
@@ -94,6 +106,7 @@ class PageTable:
     name: str
     caption: str = ""
     note: str = ""
+    ranked_on: str = ""  # the task that decides the order of a leaderboard
     rows: list[list[Cell]] = field(default_factory=list)  # the first one is the header
 
     @property
@@ -132,6 +145,7 @@ class _Reader(HTMLParser):
         self._open = False  # whether the last of these tables goes on
         self._cell: Cell | None = None
         self._detail = 0  # depth of tags within the smaller text
+        self._spoken = False  # whether within words for those who listen
         self._text: list[str] | None = None  # of a caption or a conclusion
         self._of = ""
         self._added = ""  # the tag of what the book adds to it: its number, or a link
@@ -150,10 +164,18 @@ class _Reader(HTMLParser):
             self._added = tag
         elif tag == "tr" and self._open:
             self.tables[-1].rows.append([])
+        elif tag == "table" and "data-task" in values and self._open:
+            self.tables[-1].ranked_on = values["data-task"]
         elif tag in ("td", "th") and self._open and self.tables[-1].rows:
-            self._cell = Cell()
+            self._cell = Cell(title=plain(values.get("title", "")))
             self.tables[-1].rows[-1].append(self._cell)
+        elif self._cell is not None and kind == "q-spoken":
+            self._spoken = True
+        elif tag == "a" and self._cell is not None and "title" in values:
+            self._cell.title = plain(values["title"])
         elif tag == "span" and self._cell is not None:
+            if "title" in values:
+                self._cell.title = plain(values["title"])
             self._detail += kind == "q-detail" or self._detail > 0
         elif tag == "strong" and self._cell is not None:
             self._cell.strong = True
@@ -165,6 +187,8 @@ class _Reader(HTMLParser):
             self._open = False
         if tag in ("td", "th"):
             self._cell, self._detail = None, 0
+        elif tag == "span" and self._spoken:
+            self._spoken = False
         elif tag == "span" and self._detail:
             self._detail -= 1
         elif tag == "p" and self._text is not None:
@@ -181,6 +205,8 @@ class _Reader(HTMLParser):
         if self._text is not None:
             if not self._added:
                 self._text.append(data)
+        elif self._cell is not None and self._spoken:
+            self._cell.spoken += plain(data)
         elif self._cell is not None and self._detail:
             self._cell.detail += plain(data)
         elif self._cell is not None:
@@ -271,6 +297,8 @@ def statements(name: str, page: _Reader) -> Iterator[Statement]:
             yield from _of_compared(table, where)
         elif table.caption.startswith("Scores of all models"):
             yield from _of_board(table, where)
+        elif table.ranked_on:
+            yield from _of_overview(table, page, where)
         elif table.name == "tab-rerank":
             yield from _of_reranking(table, model, where)
         elif table.name.endswith("-tested") or table.name == "tab-configuration-differences":
@@ -436,6 +464,60 @@ def _of_board(table: PageTable, where: str) -> Iterator[Statement]:
             metric = task.detail.partition(", n = ")[0]
             plain_cell = Cell(re.sub(r"†$", "", cell.text), cell.detail)
             yield from _scored(model, task.text, metric, plain_cell, where)
+
+
+def _of_overview(table: PageTable, page: _Reader, where: str) -> Iterator[Statement]:
+    """The leaderboard's first table: scores with two decimals, ties, and who is first."""
+    # The title of a column's head has the task and its metric.
+    tasks = [head.title.rpartition(", ")[0] for head in table.heads if ", " in head.title]
+    tied: dict[str, list[str]] = {}  # of each ranked model, those not told apart from it
+    first_models = []
+    rank = ""
+    for row in table.rows[1:]:
+        has_rank = len(row) == len(table.heads)  # else an earlier row's rank spans this one
+        if has_rank:
+            rank = row[0].text
+        name, *scores = row[-len(tasks) - 1 :]
+        yield from _two_decimals(name.text, dict(zip(tasks, scores, strict=True)), where)
+        if rank == "–":
+            continue
+        others = name.spoken.strip().removeprefix("No difference shown from ").rstrip(".")
+        tied[name.text] = others.split(", ")
+        if rank == "1":
+            first_models.append(name.text)
+    for one, other in itertools.combinations(tied, 2):
+        pair = sorted((_model(one), _model(other)))
+        says = "not told apart" if other in tied[one] else "told apart"
+        yield Statement(("models", *pair, short_task(table.ranked_on)), says, where)
+    for sentence in page.sentences:
+        yield from _of_first_place(sentence, first_models, where)
+
+
+def _two_decimals(name: str, cells: dict[str, Cell], where: str) -> Iterator[Statement]:
+    """Scores of a model by task: the text of a cell, and the exact number in its title."""
+    for task, cell in cells.items():
+        match = _OF_TITLE.match(cell.title)
+        if match is None:
+            continue
+        exact = Cell(match["score"], match["ends"])
+        yield from _scored(name, task, match["metric"], exact, where)
+        about = ("two decimals", where, name, task)
+        yield Statement(about, cell.text, where)
+        # Both are rounded from the same number.
+        if abs(float(cell.text) - float(exact.text)) > 0.00551:
+            yield Statement(about, exact.text, f"{where}, its title")
+
+
+def _of_first_place(sentence: str, first_models: Sequence[str], where: str) -> Iterator[Statement]:
+    """The models that the first sentence names, and those of rank 1."""
+    match = _FIRST.match(sentence)
+    if match is None:
+        return
+    names = re.split(r", | and ", match["names"] or match["one"])
+    names = [name for name in names if not re.fullmatch(r"\d+ more", name)]
+    about = ("first place", where)
+    yield Statement(about, ", ".join(names), f"{where}, conclusion")
+    yield Statement(about, ", ".join(first_models[: len(names)]), where)
 
 
 def _of_reranking(table: PageTable, model: str, where: str) -> Iterator[Statement]:

@@ -96,7 +96,7 @@ def test_what_the_front_door_gives_prints_something_useful():
         (results, "models a, b"),
         (results[0], "a on PyDocsSampleRetrieval"),
         (comparison, "b"),
-        (results.leaderboard(), "Retrieval"),
+        (results.leaderboard(), "Search"),
         (results.plot(), "Figure"),
         (collection, "1 documents"),
         (encoder, "128 dimensions"),

@@ -32,7 +32,23 @@
     return sign * (x - y);
   }
 
+  // A cell that spans several rows becomes one in each row; brackets beside them go.
+  function separateRows(table) {
+    table.classList.add("q-sorted");
+    for (const cell of table.querySelectorAll("tbody [rowspan]")) {
+      let row = cell.parentNode;
+      for (let left = cell.rowSpan - 1; left > 0; left -= 1) {
+        row = row.nextElementSibling;
+        const copy = cell.cloneNode(true);
+        copy.removeAttribute("rowspan");
+        row.insertBefore(copy, row.cells[cell.cellIndex]);
+      }
+      cell.removeAttribute("rowspan");
+    }
+  }
+
   function sort(table, head, index) {
+    separateRows(table);
     const body = table.tBodies[0];
     const rows = Array.from(body.rows);
     const numeric = rows.some((row) => !isNaN(value(row.cells[index])));
@@ -69,6 +85,7 @@
     count.className = "q-count";
     count.setAttribute("role", "status");
     input.addEventListener("input", () => {
+      separateRows(table);
       const wanted = plain(input.value).toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
       for (const row of rows) {
@@ -114,7 +131,8 @@
     const box = table.closest(".q-table") || table.parentNode;
     const rows = table.tBodies[0].rows.length;
     if (rows > 1) addSorting(table);
-    if (rows > MANY && !box.querySelector(":scope > .q-bar")) addFilter(table, box);
+    const many = table.classList.contains("q-board") ? 2 * MANY : MANY;
+    if (rows > many && !box.querySelector(":scope > .q-bar")) addFilter(table, box);
   }
 
   // A list from which the reader chooses one of the tables that were made with the page.
@@ -142,7 +160,28 @@
     grid.before(bar);
   }
 
+  // The view with the target of a link is the one that is shown.
+  function showTarget() {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const view = target && target.closest(".q-view");
+    if (!view) return;
+    const views = view.parentNode;
+    const place = Array.from(views.querySelectorAll(":scope > .q-view")).indexOf(view);
+    views.querySelectorAll(":scope > input")[place].checked = true;
+    target.scrollIntoView();
+  }
+
+  function addViews(views) {
+    views.dataset.ready = "yes";
+    views.querySelectorAll(":scope > input").forEach((input) => {
+      input.addEventListener("change", () => views.querySelectorAll(".q-scroll").forEach(addScrolling));
+    });
+  }
+
   function start() {
+    document.querySelectorAll(".q-views").forEach(addViews);
+    addEventListener("hashchange", showTarget);
+    showTarget();
     document.querySelectorAll("script.q-variants").forEach(addChoice);
     document.querySelectorAll("table.q:not(.facts)").forEach(prepare);
     document.querySelectorAll("code.q-command").forEach(addCopying);

@@ -4,16 +4,27 @@ For a tier with benchmarks, the means of each come first, then tasks and types.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from qwen3nb.analysis.comparison.brackets import Ties, ties_of_differences
 from qwen3nb.answers.answer import Answer
+from qwen3nb.answers.board.cost_figure import cost_figure
 from qwen3nb.answers.board.costs import cost_table
 from qwen3nb.answers.board.expected import expected_table, sts_table
 from qwen3nb.answers.board.grid import Grid, Links, busiest_task, is_of_benchmark, score_grid
-from qwen3nb.answers.board.lead import how_sure_page, lead_conclusion, lead_figure
+from qwen3nb.answers.board.lead import first_place, how_sure_page, lead_conclusion, lead_figure
+from qwen3nb.answers.board.models import models_table
+from qwen3nb.answers.board.overview import (
+    Overview,
+    RankedModel,
+    mean_columns,
+    task_columns,
+    task_title,
+)
 from qwen3nb.answers.board.ranks import rank_table, standings
+from qwen3nb.answers.board.references import not_measured, references_table
 from qwen3nb.answers.board.scores import (
     NEAR_BEST,
     draw_scores,
@@ -23,11 +34,14 @@ from qwen3nb.answers.board.scores import (
     tasks_table,
     titles_and_tasks,
 )
+from qwen3nb.answers.board.won import difference_tables, won_tables
 from qwen3nb.answers.comparison import Comparison, compare
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.figure import (
     Figure,
 )
+from qwen3nb.report.render.html import styled, unstyled
 from qwen3nb.report.render.table import (
     MOST_MODELS,
     Conclusion,
@@ -35,6 +49,7 @@ from qwen3nb.report.render.table import (
     Table,
     not_shown,
 )
+from qwen3nb.report.render.views import View, Views
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.imports import DataFrame
@@ -81,13 +96,103 @@ class Leaderboard(Answer):
 
     @property
     def conclusion(self) -> Conclusion:
-        """The best model, its lead, and whether the lead is significant.
+        """The model that is first, or those that share first place.
 
-        From the comparison used on all pages. Without results on the task, the tasks of the
-        results are named.
+        Without results on the task, the tasks of the results are named.
         """
-        conclusion = lead_conclusion(self.comparison, task=self.task, results=self.results)
+        conclusion = first_place(self.comparison, self.ties, task=self.task)
+        if conclusion is None:
+            return lead_conclusion(self.comparison, task=self.task, results=self.results)
         return replace(conclusion, how_sure=how_sure_page(self.comparison))
+
+    @cached_property
+    def ties(self) -> Ties:
+        """The models with a score on `task`, the best first, and which are not told apart."""
+        records = self.comparison.scored(self.task)
+        scores = {self.comparison.name(record): record.main.value or 0.0 for record in records}
+        names = sorted(scores, key=lambda name: (-scores[name], name))
+        on_task = self.comparison.on(self.task)
+        differences = on_task.among(names) if on_task is not None else []
+        return ties_of_differences(names, differences, alpha=self.comparison.procedure.alpha)
+
+    def overview(self) -> Overview:
+        """The first table of the page: shared ranks, brackets, and a score per model and task."""
+        columns = task_columns(self.grid, self.tasks, self.links)
+        if self.grid.columns:
+            columns = mean_columns(self.grid, self.links)
+        missing = not_measured(self._records())
+        return Overview(
+            self._ranked_models(),
+            columns,
+            self.ties,
+            self.task,
+            self._title,
+            references_table(missing, tasks=self._task_options),
+            files=self.table(name="scores").links_to_files(),
+            data=DataUsed.of(self._records()),
+        )
+
+    def _records(self) -> Iterator[Result]:
+        """The records of all models on these tasks."""
+        for by_task in self.grid.records.values():
+            yield from by_task.values()
+
+    @property
+    def _title(self) -> str:
+        """The title of the task or mean that decides which model is best."""
+        records = self.grid.on(self.task)
+        return task_title(records[0]) if records else self.task
+
+    def _ranked_models(self) -> list[RankedModel]:
+        """Return a row per model: those with a rank first, in its order."""
+        place = {name: row for row, name in enumerate(self.ties.models)}
+        models = []
+        for identity, name in self.grid.names.items():
+            example = self.grid.example(identity)
+            system = self.comparison.names.get((identity, example.seed), "")
+            if system not in place:
+                system = ""
+            link = self.links.get(example.run, "")
+            models.append(RankedModel(identity, name, system, link))
+        # Sorting keeps the order of the grid among models without a rank.
+        return sorted(models, key=lambda model: place.get(model.system, len(place)))
+
+    @property
+    def _task_options(self) -> str:
+        """The options of a command that select these tasks."""
+        if self.keys:
+            return f"--tasks {','.join(self.keys)}"
+        return f"--tier {self.tier}"
+
+    def views(self) -> Views:
+        """All tables of the page, of which a reader chooses one."""
+        if not self.grid.names:
+            return Views("leaderboard", [View("scores", [self.overview()])])
+        several = len(self.grid.names) > 1
+        views = [View("scores", [self.overview()])]
+        views.append(View("± intervals", [self.table(name="intervals"), self.figure()]))
+        if several:
+            differences = difference_tables(self.comparison, task=self.task)
+            views.append(View("difference to …", [differences]))
+            views.append(View("won / lost", [won_tables(self.comparison, task=self.task)]))
+            ranks = self.rank_table(seed=self.comparison.procedure.seed)
+            if ranks is not None:
+                views.append(View("ranks", [ranks]))
+        views.append(View("cost", self._cost_parts()))
+        views.append(View("models", [self.models_table()]))
+        return Views("leaderboard", views)
+
+    def _cost_parts(self) -> list[Figure | Table]:
+        figure = self.cost_figure()
+        parts: list[Figure | Table] = [figure] if figure is not None else []
+        return [*parts, self.cost_table()]
+
+    def __repr__(self) -> str:
+        return f"{self.conclusion.text}\n{self.overview()!r}"
+
+    def _repr_html_(self) -> str:
+        fragments = [self.conclusion._repr_html_(), self.views()._repr_html_()]
+        return styled("\n".join(map(unstyled, fragments)))
 
     def table(self, *, name: str = "") -> Table:
         """A row per model and a column per task; the two best of each column are marked.
@@ -168,6 +273,25 @@ class Leaderboard(Answer):
     def cost_table(self) -> Table:
         """The time, memory and size of each model's records."""
         return cost_table(self.results)
+
+    def cost_figure(self) -> Figure | None:
+        """The score of each model on `task` against its speed or size; None for fewer than two."""
+        scores = {
+            record.model.identity: record.main.value
+            for record in self.comparison.scored(self.task)
+            if record.main.value is not None
+        }
+        return cost_figure(
+            scores,
+            self.grid,
+            best=self.ties.best,
+            title=self._title,
+            data=self.comparison.data_used(self.task),
+        )
+
+    def models_table(self) -> Table:
+        """The type, size, dimensions, longest text and licence of each model."""
+        return models_table(self.grid.names, self.grid.records, self.links)
 
     def expected_table(self) -> Table | None:
         """Scores expected on STS-B and MS MARCO, and measured; None if no such model was."""

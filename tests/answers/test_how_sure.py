@@ -121,7 +121,7 @@ def test_every_number_is_that_of_the_leaderboard(home, seed, clustered):
     assert sure.pair == board.comparison.difference(name, second, task=board.task)
     assert sure.pair.family == 3
     assert ("40 queries count as 20 groups" in sure.intervals_figure().caption) == clustered
-    assert board.conclusion.text.startswith(f"{name} ")
+    assert board.conclusion.strong[0] == name
     flipped = sure.flipped_differences()
     assert len(flipped.means) == 10_000
     assert (flipped.is_extreme.sum() + 1) / 10_001 == sure.pair.p_value

@@ -189,6 +189,41 @@ def study_page(
     ]
 
 
+def board_page():
+    board = leaderboard(RECORDS, tier="smoke", comparison=compare(RECORDS, tier="smoke"))
+    return page_of(board.conclusion, board.overview())
+
+
+def test_the_first_table_of_the_leaderboard_agrees_with_the_differences(tmp_path):
+    comparison = compare(RECORDS, tier="smoke", baseline="bm25")
+    stated, wrong = found(book(tmp_path, compare=whole(comparison), board=board_page()))
+    assert wrong == []
+    of_board = [each for each in stated if each.where.startswith("runs/board")]
+    scores = [each.says.split()[0] for each in of_board if each.about[0] == "mean"]
+    assert sorted(scores) == ["0.100", "0.499", "0.600"]
+    pairs = {each.about[1:3]: each.says for each in of_board if each.about[0] == "models"}
+    assert pairs == dict.fromkeys(
+        [("bm25", "m"), ("m", "random"), ("bm25", "random")], "told apart"
+    )
+    assert [each.says for each in of_board if each.about[0] == "first place"] == ["m", "m"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "subject"),
+    [
+        (">0.60<", ">0.61<", "two decimals of"),
+        ("nDCG@10 0.600", "nDCG@10 0.601", "mean of m, Retrieval"),
+        ("<strong>m</strong> is first", "<strong>bm25</strong> is first", "first place of"),
+    ],
+)
+def test_a_fault_in_the_first_table_is_found(tmp_path, old, new, subject):
+    comparison = compare(RECORDS, tier="smoke", baseline="bm25")
+    changed = [text.replace(old, new) for text in board_page()]
+    assert changed != board_page()
+    _, wrong = found(book(tmp_path, compare=whole(comparison), board=changed))
+    assert [each for each in wrong if each.startswith(subject)], wrong
+
+
 def test_pages_of_studies_agree_with_the_board(tmp_path):
     comparison = compare(RECORDS, tier="smoke", baseline="bm25")
     stated, wrong = found(book(tmp_path, compare=whole(comparison), study=study_page()))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.answers.board.grid import by_model
+from qwen3nb.answers.board.models import ModelFacts, facts_by_model
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.table import Cell, Table, number
@@ -15,8 +16,11 @@ def cost_table(results: Iterable[Result]) -> Table:
     records = latest(results)
     names = model_names(records)
     rows = []
-    for identity, records_by_task in by_model(records).items():
-        rows.append(_cost_row(names[identity], list(records_by_task.values())))
+    records_by_model = by_model(records)
+    facts = facts_by_model(records_by_model)
+    for identity, records_by_task in records_by_model.items():
+        row = _cost_row(names[identity], list(records_by_task.values()), facts[identity])
+        rows.append(row)
     rows.sort(key=operator.itemgetter("model"))
     return Table.of(
         rows,
@@ -26,7 +30,7 @@ def cost_table(results: Iterable[Result]) -> Table:
     )
 
 
-def _cost_row(name: str, records: Sequence[Result]) -> dict[str, object]:
+def _cost_row(name: str, records: Sequence[Result], facts: ModelFacts) -> dict[str, object]:
     costs = [record.cost for record in records]
     # 0 stands for costs that were not measured; `or None` shows them as such.
     peak_mebibytes = max(cost.peak_memory_bytes or 0 for cost in costs) / 2**20
@@ -36,7 +40,7 @@ def _cost_row(name: str, records: Sequence[Result]) -> dict[str, object]:
         speed = Cell(f"{min(speeds):,.0f} to {max(speeds):,.0f}", value=max(speeds))
     return {
         "model": name,
-        "parameters": number(records[0].model.parameters or None, ",", absent="none"),
+        "parameters": number(facts.parameters or None, ",", absent="none"),
         "seconds": number(sum(cost.seconds for cost in costs), ".1f"),
         "texts encoded": number(sum(cost.encoded for cost in costs), ","),
         "texts/s": speed,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable
+from qwen3nb.analysis.comparison.brackets import Ties
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.records.record import Result
@@ -17,6 +18,9 @@ from qwen3nb.utils.format import interval_text
 _MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
 _MOST_NAMED = 3  # models that a sentence names
 _MOST_TASKS = 4  # tasks that a sentence names
+_COUNTS = dict(
+    enumerate(["Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten"], start=2)
+)
 _HOW_SURE = "sure"  # notebook that explains how sure the lead is
 
 
@@ -114,6 +118,43 @@ def how_sure_page(comparison: Comparison) -> str:
     if len(models) < 2 or not notebook.is_file():
         return ""
     return f"{_HOW_SURE}.html"
+
+
+def first_place(comparison: Comparison, ties: Ties, *, task: str) -> Conclusion | None:
+    """Say in a sentence which models are first on a task or mean; None without results on it.
+
+    Models share first place if they are not shown to differ from the best one.
+    """
+    lead = find_lead(comparison, task=task)
+    if lead is None:
+        return None
+    best = ties.best or (lead.name,)
+    data = comparison.data_used(task)
+    if len(best) > 1:
+        count = _COUNTS.get(len(best), str(len(best)))
+        names = _all_or_first_names(best)
+        text = f"{count} models share first place: {names}."
+    elif lead.leads:
+        text = f"{lead.name} is first."
+    elif lead.unpaired:
+        text = f"{lead.name} scores highest, but no other model can be compared with it."
+    else:
+        text = f"Only {lead.name} was evaluated; a second model would show how good it is."
+    if lead.unpaired and lead.leads:
+        text += f" Not compared for lack of scores: {plural(lead.unpaired, 'model')}."
+    return Conclusion(text, data=data, strong=best[:_MOST_NAMED])
+
+
+def _all_or_first_names(names: Sequence[str]) -> str:
+    """Return up to three names with "and", or the first three and the number of the others.
+
+    >>> _all_or_first_names(["a", "b"]), _all_or_first_names(["a", "b", "c", "d", "e"])
+    ('a and b', 'a, b, c and 2 more')
+    """
+    if len(names) > _MOST_NAMED:
+        return _first_names(names, _MOST_NAMED)
+    *others, last = names
+    return f"{', '.join(others)} and {last}"
 
 
 def lead_conclusion(

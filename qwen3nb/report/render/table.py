@@ -704,12 +704,14 @@ class Conclusion:
     page: str = ""  # page with the numbers, relative to the page that shows it
     data: DataUsed = NO_SCORES  # of its scores
     how_sure: str = ""  # page that explains how sure it is, likewise
+    strong: tuple[str, ...] = ()  # names in the text that are bold on a page
 
     def __repr__(self) -> str:
         return self.text
 
     def _repr_html_(self) -> str:
         text = _CODE.sub(r"<code>\1</code>", escaped_text(self.text))
+        text = _with_bold_names(text, self.strong)
         links = []
         if self.page:
             links.append(f'<a href="{html.escape(self.page, quote=True)}">The numbers</a>')
@@ -720,6 +722,18 @@ class Conclusion:
             # Only space between them: without its links, a sentence reads alike on every page.
             text += f" {'&emsp;'.join(links)}"
         return styled(f'<p class="q-conclusion"{data_attribute(self.data)}>{text}</p>')
+
+
+def _with_bold_names(text: str, names: Iterable[str]) -> str:
+    """Make names bold in the HTML of a sentence, each where it first stands as a whole.
+
+    >>> _with_bold_names("bm25-plus is first, then bm25.", ["bm25", "bm25-plus"])
+    '<strong>bm25-plus</strong> is first, then <strong>bm25</strong>.'
+    """
+    for name in names:
+        whole_name = rf"(?<![\w+.>-]){re.escape(escaped_text(name))}(?![\w+<-])"
+        text = re.sub(whole_name, lambda found: f"<strong>{found[0]}</strong>", text, count=1)
+    return text
 
 
 MANY = 12  # with more tasks, tables and figures are split by type and folded
