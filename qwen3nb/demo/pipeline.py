@@ -93,8 +93,7 @@ def _jobs(demo: Path) -> list[Job]:
     encoders = sorted(folder for folder in (demo / "encoder").iterdir() if folder.is_dir())
     models = [*_BASELINES, *(paths.shown(encoder) for encoder in encoders)]
     jobs = [
-        # The longest one, of 16 combinations of options.
-        Job("ablation", {"training": training, "append_eos": False, "normalization": False})
+        Job("ablation", {"training": training}),  # the longest one, of 16 combinations of options
     ]
     jobs += [Job("eval", {"checkpoint": model}) for model in models]
     jobs += [

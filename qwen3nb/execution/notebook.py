@@ -23,12 +23,12 @@ from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.folder import list_checkpoints, open_checkpoint
 from qwen3nb.execution.page_names import is_old, page_name
 from qwen3nb.execution.parameters import (
-    Declared,
     Notebook,
     cached_call,
     cached_calls,
     cell_source,
     check_parameters,
+    found_defaults,
     read_notebook,
     read_parameters,
     unread_text,
@@ -36,7 +36,7 @@ from qwen3nb.execution.parameters import (
 from qwen3nb.execution.study_paths import NewValues, Values, path_from_root
 from qwen3nb.models.kinds.lora import adapter_fingerprint
 from qwen3nb.models.kinds.prompts import names_prompt_set, prompts_file
-from qwen3nb.models.kinds.resolve import default_model, find_source, find_training
+from qwen3nb.models.kinds.resolve import find_source, find_training
 from qwen3nb.models.kinds.source import described
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.study import is_outdated
@@ -68,15 +68,6 @@ class NotebookError(RuntimeError):
 def is_ours(notebook: NotebookNode, file: Path) -> bool:
     """Return whether runs of a notebook are published: by its metadata, or if it is in a study."""
     return "qwen3nb" in notebook.metadata or paths.study_of(file) is not None
-
-
-def default_model_text(declared: Declared, values: Values) -> str:
-    """Return a sentence on the default model; empty if a model is given or none is needed."""
-    checkpoint = declared.get("checkpoint")
-    if checkpoint is None or values.get("checkpoint", checkpoint.default):
-        return ""
-    _spec, sentence = cached_call(default_model)
-    return sentence
 
 
 def page_path(notebook: Path, values: Values, *, name: str = "") -> Path:
@@ -280,11 +271,12 @@ class _OtherRun:
 def _remarks(notebook: Path, parameters: Values) -> list[str]:
     """Return what to say before a run: which model is taken, which parameters have no effect."""
     declared = cached_call(read_parameters, notebook)
-    remarks = [
-        default_model_text(declared, parameters),
-        unread_text(cached_call(read_notebook, notebook), declared),
-    ]
-    return [remark for remark in remarks if remark]
+    found = found_defaults(declared, parameters)
+    remarks = [default.sentence for default in found.values()]
+    without_effect = unread_text(cached_call(read_notebook, notebook), declared)
+    if without_effect:
+        remarks.append(without_effect)
+    return remarks
 
 
 def _is_finished(notebook: Path, parameters: Values, *, name: str) -> bool:

@@ -23,7 +23,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,7 @@ from qwen3nb.utils.secrets import Secrets, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible, visible_progress
 
 if TYPE_CHECKING:
+    from qwen3nb.execution.parameters import FoundDefault
     from qwen3nb.execution.publish import NotebookRun
     from qwen3nb.execution.study_paths import NewValues
 
@@ -129,7 +130,7 @@ class _Run:
     output: Path | None  # where papermill writes the executed notebook
     key: str  # digest of everything that the page depends on
     given: NewValues  # parameters that papermill has injected
-    default_model: str  # a sentence on the model that is taken; empty if one was given
+    found: Mapping[str, FoundDefault]  # what stands for a model or training that is not named
 
     @classmethod
     def prepared(
@@ -165,27 +166,26 @@ class _Run:
             page = notebooks.page_path(source, values, name=page_name)
             if not is_checked:
                 stack.enter_context(exclusive_lock(output, purpose="runs"))
-        default_model = notebooks.default_model_text(declared, given_values)
+        found = parameters.found_defaults(declared, given_values)
         if not is_checked:
-            _print_remarks(parameters.unread_text(nb, declared), default_model)
+            sentences = [default.sentence for default in found.values()]
+            _print_remarks(parameters.unread_text(nb, declared), *sentences)
         return cls(
             page_run=NotebookRun(paths.notebook_name(source), values, page, output),
             output=output,
             key=notebooks.run_key(_without_injected_cell(nb), values),
             given=given_values,
-            default_model=default_model,
+            found=found,
         )
 
     def with_resolved_parameters(self, nb: Any) -> Any:
-        """Return the notebook with paths as seen from here, and with the default model."""
+        """Return the notebook with paths as seen from here, and with what stands for defaults."""
         from qwen3nb.execution.study_paths import relative_to_working_directory
 
         values = self.page_run.values
         # Those given, but checked: folders relative to the study, for example.
-        checked = {name: values[name] for name in self.given}
+        checked = {name: values[name] for name in (*self.given, *self.found)}
         injected = relative_to_working_directory(checked)
-        if self.default_model:
-            injected["checkpoint"] = values["checkpoint"]
         if injected == self.given:
             return nb
         # Replaces the cell that papermill has injected.

@@ -25,11 +25,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 import click
 
+from qwen3nb import paths
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.execution.study_paths import NewValues, Values, path_from_root, relative_to_study
+from qwen3nb.models.kinds.newest import NEWEST, NEWEST_TRAINING
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import OPTIONS
-from qwen3nb.models.types import TEMPLATE_NAMES
+from qwen3nb.models.types import TEMPLATE_NAMES, SpecError
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.option import Option
@@ -651,14 +653,49 @@ def check_parameters(declared: Declared, arguments: Values) -> NewValues:
         raise ParameterError("\n".join(problems))
     values = {name: parameter.default for name, parameter in declared.items()}
     values |= relative_to_study(arguments)
-    if values.get("checkpoint") == "":  # no model is given, but one is needed
-        from qwen3nb.models.kinds.resolve import default_model
-
-        values["checkpoint"], _sentence = cached_call(default_model)
+    try:
+        for name, found in found_defaults(declared, arguments).items():
+            values[name] = found.value
+    except SpecError as error:  # the study has nothing to take
+        raise ParameterError(str(error)) from None
     problems = _problems_of_values(declared, values) + _problems_of_secrets(arguments)
     if problems:
         raise ParameterError("\n".join(problems))
     return values
+
+
+@dataclass(frozen=True)
+class FoundDefault:
+    """The model or training that a run takes if none is named."""
+
+    value: str
+    sentence: str  # which one it is, and why
+
+
+def found_defaults(declared: Declared, arguments: Values) -> dict[str, FoundDefault]:
+    """Return what a run takes as its model and its training where none is named, by parameter.
+
+    Raises:
+        SpecError: the study has none; the message says what to do.
+    """
+    from qwen3nb.models.kinds.resolve import default_model, find_training, newest_model
+
+    values = {name: parameter.default for name, parameter in declared.items()}
+    values |= arguments
+    defaults = {}
+    checkpoint = values.get("checkpoint")
+    if checkpoint == "":  # no model is given, but one is needed
+        spec, sentence = cached_call(default_model)
+        defaults["checkpoint"] = FoundDefault(spec, sentence)
+    elif checkpoint in NEWEST:
+        spec = cached_call(newest_model, checkpoint)
+        sentence = f"No model was named: this is {spec} ({checkpoint})."
+        defaults["checkpoint"] = FoundDefault(spec, sentence)
+    if values.get("training") == NEWEST_TRAINING:
+        folder = paths.shown(cached_call(find_training, NEWEST_TRAINING))
+        sentence = f"No training was named: this is {folder} ({NEWEST_TRAINING})."
+        defaults["training"] = FoundDefault(folder, sentence)
+    return defaults
 
 
 def _problems_of_values(declared: Declared, values: Values) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from qwen3nb import paths
+from qwen3nb.models.kinds.newest import NEWEST
 from qwen3nb.models.types import SpecError
 
 Values: TypeAlias = Mapping[str, Any]  # of parameters, by name
@@ -159,7 +160,7 @@ def _may_be_path(text: str) -> bool:
     stripped = text.strip()
     if not 0 < len(stripped) <= _LONGEST or not stripped.isprintable():
         return False
-    is_name = stripped == DEMO or stripped.isdecimal()
+    is_name = stripped in (DEMO, *NEWEST) or stripped.isdecimal()
     return not is_name and not stripped.startswith("api:") and "://" not in stripped
 
 

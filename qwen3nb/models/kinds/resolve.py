@@ -2,7 +2,8 @@
 
 A *spec* is a folder, a name from ``registry.toml`` or from the study's own ``models.toml``, the id
 of a model on the Hugging Face hub, ``api:URL#MODEL`` for a model behind an OpenAI-compatible
-endpoint (see `qwen3nb.models.kinds.api`), ``random`` or ``bm25``.
+endpoint (see `qwen3nb.models.kinds.api`), ``random`` or ``bm25``; ``newest-export`` and
+``newest-adapter`` are what was made last in the study.
 
 Prompts, pooling and maximum length given by the user take precedence over those of the registry,
 and these over those stored in the model's folder. Prompts are replaced as a whole. Settings of the
@@ -23,6 +24,14 @@ from qwen3nb.checkpoints.provenance import MODEL_FILES, PROVENANCE, read_provena
 from qwen3nb.models.gate.declared import check_dense, static_files
 from qwen3nb.models.kinds.api import API
 from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config, is_foreign
+from qwen3nb.models.kinds.newest import (
+    NEWEST,
+    NEWEST_EXPORT,
+    NEWEST_TRAINING,
+    NothingMadeError,
+    exports_of,
+    newest,
+)
 from qwen3nb.models.kinds.prompts import named_prompts, stored_prompts
 from qwen3nb.models.kinds.sentence import SENTENCE, STATIC
 from qwen3nb.models.kinds.source import Kind, Source, fingerprint, registry, safe_label
@@ -106,6 +115,7 @@ KINDS: tuple[Kind, ...] = (
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # such as a line break
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DEMO = "demo"
+_PACKAGED = "all-MiniLM-L6-v2"  # which a Python package brings
 
 
 def find_source(spec: str, *, base: str | Path | None = None) -> Source:
@@ -127,6 +137,8 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
     # From here on, the order decides what a name means that could be several things.
     if spec == DEMO:
         return _demo_source()
+    if spec in NEWEST:
+        return find_source(newest_model(spec))
     for kind in KINDS:
         source = kind.named(spec)  # such as "bm25" or "api:…", which name no folder
         if source is not None:
@@ -201,7 +213,7 @@ def default_model() -> tuple[str, str]:
 
     This is the study's only export, anywhere in the study; if there are several or none, bm25.
     """
-    exports = _exports(paths.root())
+    exports = exports_of(paths.root())
     if len(exports) == 1:
         model = paths.shown(exports[0])
         reason = "the study's only export"
@@ -214,25 +226,33 @@ def default_model() -> tuple[str, str]:
     return model, f"No model was named: this is {model} ({reason})."
 
 
-def _exports(study: Path) -> list[Path]:
-    """Return the folders of a study's exports, at most four levels below it."""
-    exports = []
-    for entry in sorted(study.iterdir()):
-        if entry.name.startswith((".", "_")):
-            continue
-        for depth in range(4):
-            pattern = "*/" * depth + PROVENANCE  # "*/*/FILE" is two levels below
-            for file in sorted(entry.glob(pattern)):
-                exports.append(file.parent)
-    return exports
+def newest_model(spec: str) -> str:
+    """Return the model that `newest-export` or `newest-adapter` stands for in this study.
+
+    Without an export, it is the model that comes with a package, if that is installed.
+
+    Raises:
+        NothingMadeError: the study has none.
+    """
+    try:
+        return paths.shown(newest(spec))
+    except NothingMadeError:
+        is_installed = _package_folder(registry()[_PACKAGED]["package"]) is not None
+        if spec == NEWEST_EXPORT and is_installed:
+            return _PACKAGED
+        raise
 
 
 def find_training(spec: str) -> Path:
-    """Return the folder of a training's checkpoints, given by its path or as ``demo``.
+    """Return the folder of a training's checkpoints.
+
+    It is given by its path, as ``demo``, or as ``newest-training``.
 
     Raises:
         SpecError: no such folder, or no ``checkpoint-N`` in it.
     """
+    if spec == NEWEST_TRAINING:
+        return newest(spec)
     if spec == DEMO:
         folder: Path | None = paths.runs() / "demo" / "train"
         hint = "; `qwen3nb demo` trains it"

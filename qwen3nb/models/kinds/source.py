@@ -17,6 +17,7 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.weights import Weights
+from qwen3nb.models.kinds.newest import NEWEST
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import SpecError
@@ -292,7 +293,7 @@ def registry() -> Registry:
         return built_in
     # The stamp (size and times) is for its cache: a file that has changed is read again.
     study_entries = _study_registry(file, tuple(file_stamp(file)))
-    taken_names = {*built_in, "bm25", "random", "demo"}
+    taken_names = {*built_in, "bm25", "random", "demo", *NEWEST}
     repeated_names = study_entries.keys() & taken_names
     if repeated_names:
         name = min(repeated_names)
