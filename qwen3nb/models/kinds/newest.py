@@ -80,8 +80,8 @@ def _adapters_of(study: Path) -> list[Path]:
     for folder, files in _folders_below(study):
         if _ADAPTER_CONFIG not in files:
             continue
-        # Those of other tasks have no head, which a reranker needs.
-        if _field(folder / _ADAPTER_CONFIG, "task_type") == "CAUSAL_LM":
+        # Those of embedding models have no head, which a reranker needs.
+        if _field(folder / _ADAPTER_CONFIG, "task_type") in ("CAUSAL_LM", None):
             adapters.append(folder)
     return adapters
 

@@ -1,14 +1,17 @@
 """Model specs: what they resolve to, and the errors of invalid ones."""
 
+import os
 import re
 import shutil
 
 import pytest
 
 from qwen3nb.checkpoints.provenance import PROVENANCE
-from qwen3nb.models.kinds.resolve import default_model, find_source
+from qwen3nb.models.kinds.newest import NothingMadeError
+from qwen3nb.models.kinds.resolve import default_model, find_source, find_training, newest_model
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.types import SpecError
+from qwen3nb.utils.atomic_files import write_json
 
 MINILM = "all-MiniLM-L6-v2"
 
@@ -26,6 +29,51 @@ def test_where_no_model_is_named_it_is_the_only_export(home, exports, model, why
         (home / name).mkdir(parents=True)
         (home / name / PROVENANCE).write_text("{}")
     assert default_model() == (model, f"No model was named: this is {model} ({why}).")
+
+
+@pytest.fixture
+def study(checkout):
+    """A study with two exports, two trainings and two adapters, of which b is the newer one."""
+    for hour, name in enumerate(("b", "a"), start=1):
+        files = {
+            f"{name}/{PROVENANCE}": {},
+            f"runs/{name}/checkpoint-10/config.json": {"model_type": "qwen3_encdec"},
+            f"outputs/{name}/seed_1/checkpoints/final/adapter_config.json": {"task_type": None},
+            # Nothing to extract, or to rank with.
+            f"runs/sentence-{name}/checkpoint-10/config.json": {"model_type": "bert"},
+            f"outputs/embed/{name}/adapter_config.json": {"task_type": "FEATURE_EXTRACTION"},
+            f"results/{name}/{PROVENANCE}": {},
+        }
+        for path, content in files.items():
+            write_json(checkout / path, content)
+            for file in (checkout / path, (checkout / path).parent):
+                os.utime(file, (2e9 - hour, 2e9 - hour))
+    return checkout
+
+
+def test_the_newest_of_a_study_is_found(study):
+    assert newest_model("newest-export") == "b"
+    assert newest_model("newest-adapter") == "outputs/b/seed_1/checkpoints/final"
+    assert find_training("newest-training") == study / "runs" / "b"
+
+
+def test_a_study_without_any_is_told_what_to_do(checkout, monkeypatch):
+    assert newest_model("newest-export") == MINILM  # which comes with a package
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(NothingMadeError, match="`qwen3nb extract CHECKPOINT encoder` makes one"):
+        newest_model("newest-export")
+    with pytest.raises(NothingMadeError, match="name a reranker as checkpoint"):
+        find_source("newest-adapter")
+    with pytest.raises(NothingMadeError, match="put a folder with checkpoint-N folders below"):
+        find_training("newest-training")
+
+
+def test_nothing_is_looked_for_outside_a_study(tmp_path, monkeypatch):
+    monkeypatch.delenv("QWEN3NB_HOME")
+    monkeypatch.chdir(tmp_path)
+    write_json(tmp_path / "outputs" / "adapter_config.json", {})
+    with pytest.raises(NothingMadeError):
+        newest_model("newest-adapter")
 
 
 @pytest.mark.parametrize(
