@@ -28,10 +28,9 @@ import click
 from qwen3nb import paths
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.execution.study_paths import NewValues, Values, path_from_root, relative_to_study
-from qwen3nb.models.kinds.newest import NEWEST, NEWEST_TRAINING
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import OPTIONS
-from qwen3nb.models.types import TEMPLATE_NAMES, SpecError
+from qwen3nb.models.types import NEWEST, NEWEST_TRAINING, TEMPLATE_NAMES, SpecError
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.option import Option

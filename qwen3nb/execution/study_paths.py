@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from qwen3nb import paths
-from qwen3nb.models.kinds.newest import NEWEST
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import NEWEST, SpecError
 
 Values: TypeAlias = Mapping[str, Any]  # of parameters, by name
 NewValues: TypeAlias = dict[str, Any]  # those that a function has made

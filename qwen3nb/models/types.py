@@ -24,6 +24,13 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 CACHED = ("float32", "float16")  # dtypes of cached vectors
 # prompt templates of rerankers: of Qwen3-Reranker's model card, and of this project's LoRA adapters
+# Specs of what was made last in a study; see `qwen3nb.models.kinds.newest`.
+NEWEST_EXPORT, NEWEST_TRAINING, NEWEST_ADAPTER = (
+    "newest-export",
+    "newest-training",
+    "newest-adapter",
+)
+NEWEST = (NEWEST_EXPORT, NEWEST_TRAINING, NEWEST_ADAPTER)
 TEMPLATE_NAMES = ("qwen3-reranker", "double-newline")
 # of rerankers, and of encoders whose prompts take one
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"

@@ -12,13 +12,9 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.folder import list_checkpoints, step_of
 from qwen3nb.checkpoints.names import MODEL_TYPES
 from qwen3nb.checkpoints.provenance import PROVENANCE
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import NEWEST_ADAPTER, NEWEST_EXPORT, NEWEST_TRAINING, SpecError
 from qwen3nb.utils.atomic_files import read_json
 
-NEWEST_EXPORT = "newest-export"
-NEWEST_TRAINING = "newest-training"
-NEWEST_ADAPTER = "newest-adapter"
-NEWEST = (NEWEST_EXPORT, NEWEST_TRAINING, NEWEST_ADAPTER)
 _ADAPTER_CONFIG = "adapter_config.json"
 _DEEPEST = 8  # levels below a study: runs/demo/lora/outputs/joint_r8/seed_42/checkpoints/final
 # Folders of a study that have no models.

@@ -25,9 +25,6 @@ from qwen3nb.models.gate.declared import check_dense, static_files
 from qwen3nb.models.kinds.api import API
 from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config, is_foreign
 from qwen3nb.models.kinds.newest import (
-    NEWEST,
-    NEWEST_EXPORT,
-    NEWEST_TRAINING,
     NothingMadeError,
     exports_of,
     newest,
@@ -39,7 +36,7 @@ from qwen3nb.models.kinds.transformer import DECODER, ENCODER, ENCODER_DECODER, 
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.search.multi_vector import MultiVectorKind
 from qwen3nb.models.search.sparse import SparseKind
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import NEWEST, NEWEST_EXPORT, NEWEST_TRAINING, SpecError
 
 
 class _Random(Kind):

@@ -17,10 +17,9 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.weights import Weights
-from qwen3nb.models.kinds.newest import NEWEST
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import ModelOptions
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import NEWEST, SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.schema import FileName, choice, read_toml
 
