@@ -43,6 +43,8 @@ _ALPHA = 0.05
 _END = r"(?:[+-]?[\d.]+|[<>]0)"
 _INTERVAL = re.compile(rf"\[({_END}), ({_END})\]")
 _EFFECT = re.compile(rf"([+-][\d.]+) (\[{_END}, {_END}\]|\(identical scores on all [\d,]+\))")
+# An effect in a sentence, without its interval.
+_SIGNED = re.compile(r"(?<![\d\w.])[+-]\d\.\d{3}\b")
 _OF_ALT = re.compile(
     r"(?P<first>[^;:]+) on (?P<task>[^;:]+): (?P<effect>[+-][\d.]+) (?P<ends>\[[^\]]+\]|\([^)]*\)),"
     r" p (?P<p>[<=] [\d.]+)(?:, corrected over (?P<family>\d+): (?P<corrected>[<=] [\d.]+))?, n = "
@@ -81,7 +83,7 @@ _FIRST = re.compile(
     r"|(?P<one>.+?) is first\."
 )
 # Tables of studies, whose conclusions name effects that the tables have.
-_OF_STUDY = re.compile(r"tab-(ann|compression|interference|prompts-\w+|.*-tested)$")
+_OF_STUDY = re.compile(r"tab-(ann|compression|interference|rerank|prompts-\w+|.*-tested)$")
 _OF_INDEXES = re.compile(
     r"(?:.*\. )?(\S+) on (\S+): [\d,]+ documents, [\d,]+ queries, \d+ dimensions"
 )
@@ -581,18 +583,24 @@ def _of_effects(page: _Reader, name: str) -> Iterator[Statement]:
     effects = set()
     for table in page.tables:
         for cell in chain.from_iterable(table.rows):
-            effects.add(f"{_rounded(cell.text)} {_ends(cell.detail)}")
+            effects |= {_rounded(cell.text), f"{_rounded(cell.text)} {_ends(cell.detail)}"}
             for effect, ends in _EFFECT.findall(cell.detail):
-                effects.add(f"{_rounded(effect)} {_ends(ends)}")
+                effects |= {_rounded(effect), f"{_rounded(effect)} {_ends(ends)}"}
     for sentence in page.sentences:
-        for effect, ends in _EFFECT.findall(sentence):
-            if not _INTERVAL.fullmatch(ends):
-                continue
-            about = ("effect in the conclusion", name, effect)
-            says = f"{_rounded(effect)} {_ends(ends)}"
+        for says in _effects_in_sentence(sentence):
+            about = ("effect in the conclusion", name, says.partition(" ")[0])
             yield Statement(about, says, f"{name}, conclusion")
             if says not in effects:
                 yield Statement(about, "in no table", f"{name}, tables")
+
+
+def _effects_in_sentence(sentence: str) -> Iterator[str]:
+    """Effects with the interval that follows, and those that stand alone."""
+    for effect, ends in _EFFECT.findall(sentence):
+        if _INTERVAL.fullmatch(ends):
+            yield f"{_rounded(effect)} {_ends(ends)}"
+    for effect in _SIGNED.findall(_EFFECT.sub("", sentence)):
+        yield _rounded(effect)
 
 
 def _rounded(text: str) -> str:

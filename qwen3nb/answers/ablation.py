@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from qwen3nb.analysis.comparison.differences import ALPHA, correction_words, family_words
+from qwen3nb.analysis.comparison.differences import ALPHA, family_words
 from qwen3nb.answers.answer import Answer
 from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
-from qwen3nb.report.render.differences import difference_cell, difference_text
+from qwen3nb.report.render.differences import difference_cell
 from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
-from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
-from qwen3nb.utils.format import p_value_text
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number, plural, short_task
+from qwen3nb.utils.format import number_text, p_value_text
 from qwen3nb.utils.imports import DataFrame
 
 if TYPE_CHECKING:
@@ -61,12 +61,16 @@ class Ablation(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """Which options have a significant effect after correction, by task."""
-        sentences = []
-        for task, effects in self.effects.items():
-            if effects:
-                sentences += _sentences(task, effects)
-        if not sentences:
-            sentences.append("No two settings were compared.")
+        compared = {task: effects for task, effects in self.effects.items() if effects}
+        if not compared:
+            return Conclusion("No two settings were compared.", data=self.data)
+        first_task = next(iter(compared))
+        sentences = [_sentence(first_task, compared[first_task])]
+        if len(compared) > 1:
+            sentences.append(f"The tables have {plural(len(compared) - 1, 'more task')}.")
+        floored = [task for task, effects in compared.items() if _is_at_floor(effects)]
+        if floored:
+            sentences.append(_floor_sentence(floored, len(compared)))
         return Conclusion(" ".join(sentences), data=self.data)
 
     def table(self, task: str = "") -> Table | None:
@@ -84,10 +88,10 @@ class Ablation(Answer):
         numbers = " or ".join(str(number) for number in combinations)
         return Table.of(
             [_row(effect) for effect in effects],
-            note=f"Paired over {_sample_size(effects)} queries, each averaged over the "
-            f"combinations of the other options ({numbers}); 95 % interval "
-            f"({interval_words(['paired'])}); p: {_test(effects)}; in bold: significant, p < "
+            note=f"Paired over {_sample_size(effects)} queries. Bold: significant, p < "
             f"{ALPHA:g} and the interval excludes 0.",
+            method=f"Each query is averaged over the combinations of the other options "
+            f"({numbers}). 95 % interval: {interval_words(['paired'])}. p: {_test(effects)}.",
             name=f"{self.kind}-{short_task(task)}-tested",
             caption=f"Effect of each setting compared with the reference, on {short_task(task)}.",
             data=_data_used(effects),
@@ -113,9 +117,8 @@ class Ablation(Answer):
             xlabel="mean paired difference over queries, with 95 % interval",
             name=f"{self.kind}-{short_task(task)}",
             caption=f"Effect of each option, on {short_task(task)}: paired over n = "
-            f"{_sample_size(effects)} queries, each averaged over the combinations of the other "
-            f"options, with 95 % intervals ({interval_words(['paired'])}). Filled marks: "
-            f"significant, p < {ALPHA:g} ({_test(effects)}), and the interval excludes 0.",
+            f"{_sample_size(effects)} queries, with 95 % intervals. Filled marks: significant; "
+            "the table has the test.",
             data=_data_used(effects),
         )
 
@@ -135,9 +138,9 @@ class Ablation(Answer):
         intervals = interval_words(score.interval for score in scores)
         return Table.of(
             rows,
-            note=f"{key}, n = {scores[0].n} {unit}. Intervals: 95 %, {intervals}."
-            f"{few_queries_sentence(scores)} The best value is biased upwards by the selection "
-            "among variants.",
+            note=f"{key}, n = {scores[0].n} {unit}. The best of many variants is partly the "
+            "luckiest: its value is biased upwards.",
+            method=f"Intervals: 95 %, {intervals}.{few_queries_sentence(scores)}",
             name=f"ablation-{short_task(key)}",
             caption=f"All {len(rows)} combinations of options on {short_task(key)}, best first.",
             data=DataUsed.of(outcome.result for outcome in best_first),
@@ -254,32 +257,38 @@ def _test(effects: Sequence[Effect]) -> str:
     return family_words([effect.estimate for effect in effects], "effects")
 
 
-def _sentences(task: str, effects: Sequence[Effect]) -> list[str]:
-    """Say which settings have a significant effect on a task, or which effect is the largest."""
-    largest_first = sorted(effects, key=lambda effect: -abs(effect.estimate.difference))
-    significant = [effect for effect in largest_first if effect.significant]
-    # Without a significant effect, only the largest one is described.
-    described = [
-        f"{effect.level} instead of {effect.reference} ({effect.factor}), "
-        f"{difference_text(effect.estimate)}"
-        for effect in significant or largest_first[:1]
-    ]
-    estimate = largest_first[0].estimate
-    sample = f"{estimate.n} queries"
-    correction = correction_words(estimate.correction, estimate.family)
-    if correction:
-        sample += f", {correction}"
-    sentences = [
-        f"On {short_task(task)} ({sample}), {len(significant)} of {len(effects)} settings have a "
-        f"significant effect; the largest: {'; '.join(described)}."
-    ]
-    highest_mean = max(max(effect.estimate.means) for effect in effects)
-    if highest_mean < _FLOOR:
-        sentences.append(
-            f"The model is at the floor: no setting averages {_FLOOR:g} or more, so options can "
-            "hardly be told apart here."
+def _sentence(task: str, effects: Sequence[Effect]) -> str:
+    """Say how many settings have a significant effect on a task, and which is the largest."""
+    significant = [effect for effect in effects if effect.significant]
+    largest = max(significant or effects, key=lambda effect: abs(effect.estimate.difference))
+    change = number_text(largest.estimate.difference, sign=True)
+    settings = f"{largest.level} instead of {largest.reference} ({largest.factor}), {change}"
+    where = f"On {short_task(task)}"
+    if not significant:
+        return (
+            f"{where}, none of {plural(len(effects), 'setting')} has a significant effect. The "
+            f"largest: {settings}."
         )
-    return sentences
+    verb = "has" if len(significant) == 1 else "have"
+    return (
+        f"{where}, {len(significant)} of {plural(len(effects), 'setting')} {verb} a significant "
+        f"effect. The largest: {settings}."
+    )
+
+
+def _is_at_floor(effects: Sequence[Effect]) -> bool:
+    """Whether the model finds next to nothing, whatever the setting."""
+    return max(max(effect.estimate.means) for effect in effects) < _FLOOR
+
+
+def _floor_sentence(tasks: Sequence[str], number_of_tasks: int) -> str:
+    where = ""
+    if number_of_tasks > 1:
+        where = f" on {plural(len(tasks), 'task')}"
+    return (
+        f"The model is at the floor{where}: no setting averages {_FLOOR:g} or more, so options "
+        "can hardly be told apart."
+    )
 
 
 def _row(effect: Effect) -> dict[str, object]:

@@ -50,12 +50,7 @@ class ApproximateSearch(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """The fastest good index compared with exact search, and the smallest good vectors."""
-        task = short_task(self.suite.task)
-        text = (
-            f"On {self.suite.documents:,} documents of {task}, {self._fastest_index()} "
-            f"{self._smallest_vectors()}"
-        )
-        return Conclusion(text, data=self.data)
+        return Conclusion(f"{self._fastest_index()} {self._smallest_vectors()}", data=self.data)
 
     def _fastest_index(self) -> str:
         """Name the fastest index with a good recall."""
@@ -65,16 +60,18 @@ class ApproximateSearch(Answer):
         good = [
             point for point in suite.points if point is not exact and _recall(point) >= _GOOD_RECALL
         ]
+        where = f"On {suite.documents:,} documents of {short_task(suite.task)}"
         if not good:
-            return f"no approximate index reaches a recall@{suite.k} of {_GOOD_RECALL:g}."
+            return f"{where}, no approximate index reaches a recall@{suite.k} of {_GOOD_RECALL:g}."
         fastest = max(good, key=_queries_per_second)
-        speed = f"{_queries_per_second(fastest):,.0f} queries/s"
+        speed = f"{_queries_per_second(fastest):,.0f} queries per second"
         if exact is not None:
             speed += f", exact search {_queries_per_second(exact):,.0f}"
-        loss = _effect_text(self._difference(fastest.ndcg, suite.exact))
+        change = self._difference(fastest.ndcg, suite.exact).difference
         return (
-            f"the fastest index with a recall@{suite.k} of {_GOOD_RECALL:g} or more is "
-            f"{fastest.name}: it answers {speed}, with {_METRIC} {loss} to exact search."
+            f"{where}, {fastest.name} is the fastest index with a recall@{suite.k} of "
+            f"{_GOOD_RECALL:g}. It answers {speed}; {_METRIC} changes by "
+            f"{number_text(change, sign=True)}."
         )
 
     def _smallest_vectors(self) -> str:
@@ -83,7 +80,6 @@ class ApproximateSearch(Answer):
         The fewer queries, the wider the interval, and the more vectors are not shown to.
         """
         full = self.suite.compressed[0]  # the uncompressed vectors
-        sample = f"n = {self.suite.queries}"
         good = []
         for vectors in self.suite.compressed[1:]:
             loss = self._difference(vectors.ndcg, full.ndcg)
@@ -91,15 +87,14 @@ class ApproximateSearch(Answer):
                 good.append(vectors)
         if not good:
             return (
-                f"No smaller vectors are shown to lose less than {_MARGIN:g} in {_METRIC} "
-                f"({sample}); whole ones take {full.size:,} bytes per document."
+                f"No smaller vectors are shown to lose less than {_MARGIN:g} in {_METRIC}; whole "
+                f"ones take {full.size:,} bytes per document."
             )
         smallest = min(good, key=lambda vectors: vectors.size)
-        loss = self._difference(smallest.ndcg, full.ndcg)
         return (
-            f"The smallest vectors that are shown to lose less than {_MARGIN:g} in {_METRIC} take "
-            f"{smallest.size:,} bytes per document ({smallest.kind} of {smallest.dimension} "
-            f"dimensions: {_effect_text(loss)}, {sample}); whole ones take {full.size:,}."
+            f"The smallest vectors shown to lose less than {_MARGIN:g} take "
+            f"{smallest.size:,} bytes per document ({smallest.kind}, {smallest.dimension} "
+            f"dimensions); whole ones take {full.size:,}."
         )
 
     def _difference(
@@ -128,12 +123,12 @@ class ApproximateSearch(Answer):
         return Table.of(
             rows,
             note=f"{suite.label} on {suite.task}: {suite.documents:,} documents, "
-            f"{suite.queries:,} queries, {suite.dimension} dimensions, {suite.similarity}. Recall "
-            "counts documents at least as near as the k-th true neighbour. Timed after a warm-up, "
-            f"with at least {fewest_timed} single queries each; queries/s with all queries in one "
-            "batch. MiB: size of the serialised index. Intervals: 95 %, "
-            f"{interval_words(['widened'])}, over queries. Bold: no other index is both "
-            f"faster ({threads}, batch) and better.",
+            f"{suite.queries:,} queries, {suite.dimension} dimensions, {suite.similarity}. Bold: "
+            f"no other index is both faster ({threads}, batch) and better.",
+            method="Recall counts documents at least as near as the k-th true neighbour. Timed "
+            f"after a warm-up, with at least {fewest_timed} single queries each; queries/s with "
+            "all queries in one batch. MiB: size of the serialised index. Intervals: 95 %, "
+            f"{interval_words(['widened'])}, over queries.",
             name="ann",
             caption=f"Every index and setting: recall@{suite.k}, speed, size, and {_METRIC} with "
             f"its paired difference from exact search over n = {suite.queries:,} queries.",
@@ -173,10 +168,9 @@ class ApproximateSearch(Answer):
             name=f"ann-{suite.task}",
             draw=self._draw,
             caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: "
-            f"recall@{suite.k}, mean over n = {suite.queries:,} queries, against the throughput of "
-            "one batch. Up and right is better; for points on the grey line, no other index is "
-            f"both faster and better. Pale bars: 95 % intervals ({interval_words(['widened'])}) of "
-            "the recall over queries.",
+            f"recall@{suite.k} over n = {suite.queries:,} queries, and speed in one batch. Up and "
+            "right is better; on the grey line, no other index is both. Pale bars: 95 % "
+            "intervals.",
             alt="Recall against queries per second of approximate indexes. Frontier: "
             f"{'; '.join(points_of_frontier)}.",
             data=self.data,
@@ -248,11 +242,11 @@ class ApproximateSearch(Answer):
         return Table.of(
             [[row.get(head) for head in heads] for row in rows.values()],
             heads,
-            note=f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. "
-            "Vectors are truncated to their first dimensions and, for cosine similarity, "
-            "normalised again; a model not trained for this loses more. int8: documents in 255 "
-            f"steps per dimension. Intervals: 95 %, {interval_words(['widened'])}, of the paired "
-            "difference over queries.",
+            note=f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. A "
+            "model that was not trained for fewer dimensions loses more.",
+            method="Vectors are truncated to their first dimensions and, for cosine similarity, "
+            "normalised again. int8: documents in 255 steps per dimension. Intervals: 95 %, "
+            f"{interval_words(['widened'])}, of the paired difference over queries.",
             name="compression",
             caption=f"Fewer dimensions and fewer bits: {_METRIC} of the full vectors by exact "
             "search, and the paired difference of all others from it over n = "

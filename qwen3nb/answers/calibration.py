@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qwen3nb.analysis.calibration import Share, read_calibration
 from qwen3nb.answers.answer import Answer
-from qwen3nb.report.render.table import Cell, Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
 from qwen3nb.utils.imports import DataFrame
 
 # What a share of each kind is a share of.
@@ -26,20 +26,10 @@ MEANINGS = {
     "condition shown": "share of samples for which there is an interval",
     "power": "share of samples in which a test finds the true difference, which is stated",
 }
-# The methods that pages use, and what is said of them.
-_CLAIMS = {
-    "false positives": "The permutation test finds a difference where there is none in at most",
-    "skewed": "Where rare large wins balance many small losses, differences are not symmetric, as "
-    "it assumes, and it does so in up to",
-    "false equivalence": "Models whose difference is the margin are called equivalent in at most",
-    "coverage": "The 95 % intervals of differences contain the true one in at least",
-    "score coverage": "Those of scores contain the true one in at least",
-    "family-wise error": "Of all pairs of eight models, step-down MaxT finds a false difference in "
-    "at most",
-}
 _SKEWED = ("large wins", "noisy wins")
+_TEST_OF_PAGES = ("false positives", "permutation test")
 _METHODS_OF_PAGES = {
-    ("false positives", "permutation test"),
+    _TEST_OF_PAGES,
     ("false equivalence", "widened Student's"),
     ("coverage", "widened Student's"),
     ("score coverage", "widened Student's"),
@@ -56,10 +46,12 @@ _FAMILY_HEADS = {
 _CORRECTIONS = ("MaxT", "Holm", "Wilcoxon, BH")
 _FAMILIES_NOTE = (
     "None differ, 16 differ: the share of families with a false difference, nominally "
-    "at most 0.05; more than chance explains is in bold. Where 16 differ, four systems are "
-    "better than the others by three standard errors, on every query by as much, which "
-    "breaks ties and favours ranks. Power: the share of the 16 found. False: the mean "
-    "share of those found that is false. BH: Benjamini and Hochberg."
+    "at most 0.05; more than chance explains is in bold. Power: the share of the 16 found."
+)
+_FAMILIES_METHOD = (
+    "Where 16 differ, four systems are better than the others by three standard errors, on every "
+    "query by as much, which breaks ties and favours ranks. False: the mean share of those found "
+    "that is false. BH: Benjamini and Hochberg."
 )
 
 
@@ -72,16 +64,17 @@ class Calibration(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """Whether the test and the intervals shown on every page hold their level."""
-        shares_of_claim: dict[str, list[Share]] = {claim: [] for claim in _CLAIMS}
-        for share in self.shares:
-            is_on_pages = (share.kind, share.method) in _METHODS_OF_PAGES
-            if is_on_pages and not share.is_over_seeds:
-                shares_of_claim[_claim_of(share)].append(share)
-        sentences = [
-            _sentence(claim, shares) for claim, shares in shares_of_claim.items() if shares
-        ]
-        if not sentences:
+        on_pages = [share for share in self.shares if _is_on_pages(share)]
+        if not on_pages:
             return Conclusion("Nothing was simulated, so nothing is known about the calibration.")
+        symmetric = [share for share in on_pages if share.process not in _SKEWED]
+        holding = [share for share in symmetric if not share.is_anti_conservative]
+        sentences = [
+            f"The tests and intervals of these pages err no more than they say in {len(holding)} "
+            f"of {plural(len(symmetric), 'simulated setting')}."
+        ]
+        tests = [share for share in on_pages if (share.kind, share.method) == _TEST_OF_PAGES]
+        sentences += _sentences_on_test(tests)
         return Conclusion(" ".join(sentences))
 
     @property
@@ -143,6 +136,7 @@ class Calibration(Answer):
             rows,
             ("method", *heads),
             note=_note(kind, shares),
+            method=_method(kind, shares),
             empty="Not simulated.",
             name=name,
             caption=f"Simulated: the {MEANINGS[kind]}, by method, data-generating process and "
@@ -174,6 +168,7 @@ class Calibration(Answer):
             rows,
             ("systems", *heads),
             note=_FAMILIES_NOTE,
+            method=_FAMILIES_METHOD,
             empty="Not simulated.",
             name="families",
             caption="Simulated: errors and power of tests of all 28 pairs of eight systems, by "
@@ -192,11 +187,32 @@ def calibration(file: Path | str = "") -> Calibration:
     return Calibration(tuple(read_calibration(file)))
 
 
-def _claim_of(share: Share) -> str:
-    """Return the key in `_CLAIMS` of what a share of a method of pages shows."""
-    if share.kind == "false positives" and share.process in _SKEWED:
-        return "skewed"
-    return share.kind
+def _is_on_pages(share: Share) -> bool:
+    """Whether a share is that of a method whose results pages show."""
+    return (share.kind, share.method) in _METHODS_OF_PAGES and not share.is_over_seeds
+
+
+def _sentences_on_test(shares: list[Share]) -> list[str]:
+    """Say how often the test errs at worst, and how often where it may not be used."""
+    sentences = []
+    symmetric = [share for share in shares if share.process not in _SKEWED]
+    if symmetric:
+        sentences.append(
+            "The permutation test finds a difference where there is none in at most "
+            f"{_worst_text(symmetric)}."
+        )
+    skewed = [share for share in shares if share.process in _SKEWED]
+    if skewed:
+        sentences.append(
+            "Where rare large wins balance many small losses, it does so in up to "
+            f"{_worst_text(skewed)}."
+        )
+    return sentences
+
+
+def _worst_text(shares: list[Share]) -> str:
+    worst = max(shares, key=lambda share: share.share)
+    return f"{100 * worst.share:.1f} % of samples ({worst.process}, n = {worst.n})"
 
 
 def _first_number(size: str) -> int:
@@ -204,35 +220,34 @@ def _first_number(size: str) -> int:
     return int(size.split(" x ")[0])
 
 
-def _sentence(claim: str, shares: list[Share]) -> str:
-    """Return a claim with the worst share, and in how many settings it is too high or low."""
-    # A coverage is worst where it is lowest, an error rate where it is highest.
-    if "coverage" in claim:
-        worst = min(shares, key=lambda share: share.share)
-    else:
-        worst = max(shares, key=lambda share: share.share)
-    anti_conservative = sum(share.is_anti_conservative for share in shares)
-    return (
-        f"{_CLAIMS[claim]} {100 * worst.share:.1f} % of samples ({worst.process}, n = {worst.n}): "
-        f"anti-conservative in {anti_conservative} of {len(shares)} settings."
-    )
-
-
 def _note(kind: str, shares: list[Share]) -> str:
     """Explain the shares by the first one for which a share is expected."""
-    # Without an exact method, such as for power at a given difference, no share is expected.
-    example = next((share for share in shares if share.expected), None)
+    example = _example(shares)
     if example is None:
         return ""
     effect = ""
     if kind == "power":
-        effect = "of the minimum detectable effect, "
+        effect = " of the minimum detectable effect"
     return (
-        f"The {MEANINGS[kind]}: {effect}nominally {example.expected:g}; a share between "
-        f"{example.low:.3f} and {example.high:.3f} is consistent with that "
-        f"({example.simulations:,} simulations, 99 %). Conservative: fewer errors than nominal; "
-        "anti-conservative (in bold): more."
+        f"The share{effect} is nominally {example.expected:g}. Bold: anti-conservative, more "
+        "errors than that. Conservative: fewer."
     )
+
+
+def _method(kind: str, shares: list[Share]) -> str:
+    """Say what the shares are, and which of them chance explains."""
+    example = _example(shares)
+    if example is None:
+        return ""
+    return (
+        f"The {MEANINGS[kind]}. A share between {example.low:.3f} and {example.high:.3f} is "
+        f"consistent with {example.expected:g} ({example.simulations:,} simulations, 99 %)."
+    )
+
+
+def _example(shares: list[Share]) -> Share | None:
+    """Return a share for which one is expected; none of power at a given difference has one."""
+    return next((share for share in shares if share.expected), None)
 
 
 @dataclass(frozen=True)

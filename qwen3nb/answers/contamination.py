@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.comparison import Comparison, compare
 from qwen3nb.records.store import latest
-from qwen3nb.report.render.table import Cell, Conclusion, Table, number
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number, plural
 from qwen3nb.utils.format import json_text
 from qwen3nb.utils.imports import DataFrame
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qwen3nb.metrics.aggregate import Aggregate
     from qwen3nb.records.record import Result
 
+_MOST_TASKS = 3  # in the conclusion
 _SCORE_COLUMNS = (
     "task",
     "model",
@@ -68,11 +69,16 @@ class ContaminationAnswer(Answer):
         """Of which tasks queries are in the training data."""
         if not self.contaminated:
             return Conclusion("No query of these tasks is in the training data that was read.")
+        most_first = sorted(self.contaminated, key=lambda texts: -texts.share)
         parts = [
             f"{len(texts.hits):,} of {texts.number:,} of {texts.task}"
-            for texts in self.contaminated
+            for texts in most_first[:_MOST_TASKS]
         ]
-        return Conclusion(f"Queries that are in the training data: {', '.join(parts)}.")
+        text = f"Queries that are in the training data: {', '.join(parts)}."
+        more_tasks = len(most_first) - _MOST_TASKS
+        if more_tasks > 0:
+            text += f" So are some of {plural(more_tasks, 'more task')}, see the table."
+        return Conclusion(text)
 
     def table(self) -> Table:
         """A row per task and kind of text: how many were found, and by what."""

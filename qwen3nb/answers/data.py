@@ -55,8 +55,8 @@ class Data(Answer):
         if _upper_end(best_score) < _SATURATED:
             leaves_room = "leaves room above"
         return Conclusion(
-            f"PyDocs {separates}, and {leaves_room}: {best} scores {score_text(best_score)} "
-            f"nDCG@10 and {worst} {score_text(worst_score)}, each over {best_score.n} queries."
+            f"PyDocs {separates}, and {leaves_room}. {best} scores {means[best]:.3f} nDCG@10, "
+            f"{worst} {means[worst]:.3f}, each over {best_score.n} queries."
         )
 
     def table(self) -> Table:
@@ -90,9 +90,15 @@ class Data(Answer):
         return Table.of(
             rows,
             note=f"Built from {libraries}.",
+            method=self._scores_text(),
             name="pydocs",
             caption="Size and identity of PyDocs as built from the libraries of this machine.",
         )
+
+    def _scores_text(self) -> str:
+        """Return the scores on PyDocs with their intervals."""
+        scores = [f"{model} {score_text(score)}" for model, score in self.scores.items()]
+        return f"nDCG@10 on PyDocs, with 95 % intervals over queries: {', '.join(scores)}."
 
     def _rows(self) -> list[dict[str, str]]:
         """Return name, type, description and data of each task."""

@@ -43,11 +43,11 @@ class ExtractedModel(Answer, Extraction):
         direction = "causally: the last token does not move the first state"
         # The leak is how far the first state moves when only the last token changes.
         if check.leak > 0:
-            direction = f"bidirectionally: the last token moves the first state by {check.leak:.2g}"
+            direction = "in both directions"
         sentences = [
-            f"The export {verb} the same as its source: its states are at most "
-            f"{check.max_difference:.1e} apart on {len(check.lengths)} inputs, where "
-            f"{MAX_DIFFERENCE:g} is allowed, and it runs {direction}."
+            f"The export {verb} the same as its source, and runs {direction}.",
+            f"Its states are at most {check.max_difference:.1e} apart on {len(check.lengths)} "
+            f"inputs; {MAX_DIFFERENCE:g} is allowed.",
         ]
         if check.rounding:
             sentences.append(f"Storing it in 16 bits moves states by at most {check.rounding:.1e}.")
@@ -141,10 +141,10 @@ class Checkpoints(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """How many checkpoints there are, and how many of them are selected."""
-        steps = [str(step_of(folder)) for folder in self.folders]
-        sentence = f"The training has {plural(len(self.folders), 'checkpoint')}"
-        if steps:
-            sentence = f"{sentence}, of the steps {', '.join(steps)}"
+        steps = [step_of(folder) for folder in self.folders]
+        sentence = f"The training has {plural(len(steps), 'checkpoint')}"
+        if len(steps) > 1:
+            sentence = f"{sentence}, from step {steps[0]} to {steps[-1]}"
         if self.selected:
             sentence = f"{sentence}; {len(self.selected)} selected"
         return Conclusion(f"{sentence}.")

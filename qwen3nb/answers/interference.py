@@ -119,8 +119,8 @@ class Interference(Answer):
         if self.worst is None:
             refusals = sum(len(group.refused) for group in self.comparisons.groups)
             return (
-                f"of {self.adapters} trained adapters, none is joint and comparable with its "
-                f"specialist ({plural(refusals, 'pair')} refused)."
+                f"no joint adapter can be compared with its specialist, of {self.adapters} "
+                f"trained ones ({plural(refusals, 'pair')} refused)."
             )
         estimate = self.worst.overall
         interval = ""
@@ -131,10 +131,11 @@ class Interference(Answer):
             f"TIR {_percent(estimate.tir, digits=1)} %{interval} of {self.worst.system} over "
             f"{plural(len(estimate.seeds), 'seed')}.",
             f"The kill gate says {estimate.by_evidence} by evidence, and {estimate.by_point} by "
-            "point, the rule on the mean alone.",
-            f"It rests on {self.worst.basis}.",
+            "point, on the mean alone.",
         ]
-        sentences += [f"Note: {note}." for note in estimate.notes]
+        if estimate.notes:
+            caveats = plural(len(estimate.notes), "caveat")
+            sentences.append(f"See {caveats} among what was refused.")
         return " ".join(sentences)
 
     @property
@@ -173,7 +174,7 @@ class Interference(Answer):
         """
         comparisons = self.comparisons
         sentences = [
-            "Negative where the joint model is better; ± shows the variance between trainings.",
+            "± shows the variance between trainings.",
             "Intervals: Student's t over seeds and, with scores per query, queries.",
             f"Compared: the same seed and the same {', '.join(comparisons.required)}.",
             comparisons.gate.text,
@@ -186,7 +187,9 @@ class Interference(Answer):
                 )
         return Table.of(
             (_row(name, estimate) for name, estimate in self.estimates()),
-            note=" ".join(sentences),
+            note="Negative where the joint model is better. By evidence, two or more seeds and the "
+            "whole interval decide; by point, the mean alone.",
+            method=" ".join(sentences),
             empty=f"{self.adapters} trained adapters in {', '.join(self.folders) or 'runs'}, and "
             "none of them joint: nothing to compare.",
             name="interference",
@@ -212,9 +215,8 @@ class Interference(Answer):
             name="interference",
             draw=partial(self._draw, estimates),
             caption="Task interference ratio (TIR): the share of the specialist's score that joint "
-            "training loses. Diamonds: mean over seeds; rings: single seeds; lines: 95 % interval "
-            "over seeds and, where per-query scores are stored, queries; those that reach the edge "
-            "go on. Shaded: the bands of the kill gate.",
+            "training loses. Diamonds: mean over seeds; rings: single seeds; lines: 95 % interval; "
+            "those at the edge go on. Shaded: the kill gate.",
             alt=f"Forest plot of the task interference ratio. {'; '.join(words)}.",
             data=self.data,
         )
@@ -546,8 +548,8 @@ def configurations_table(scores: Iterable[Score]) -> Table:
     return Table.of(
         rows,
         ("configuration", *heads),
-        note="Mean over seeds; beside it, in small: sample standard deviation over seeds. Best of "
-        "each task in bold, second best underlined, whether or not they differ significantly.",
+        note="Mean over seeds; in small: sample standard deviation over seeds. Best of each task "
+        "in bold, second best underlined, whether or not they differ significantly.",
         empty="No scores of trained configurations.",
         best=True,
         name="configurations",
@@ -569,7 +571,9 @@ def differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
     """A row per data set and pair of configurations: difference, interval and p-values."""
     return Table.of(
         [_difference_row(difference) for difference in differences],
-        note=_differences_note(differences),
+        note=f"Bold: corrected p < {ALPHA:g}. A difference over queries does not generalise to "
+        "other seeds.",
+        method=_differences_method(differences),
         empty="No two configurations have a seed and a task in common.",
         name="configuration-differences",
         caption="Differences between every two trained configurations on each data set, tested.",
@@ -577,8 +581,8 @@ def differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
     )
 
 
-def _differences_note(differences: Sequence[ConfigurationDifference]) -> str:
-    """Name the tests of the differences, their correction, and what they do not show."""
+def _differences_method(differences: Sequence[ConfigurationDifference]) -> str:
+    """Name the tests of the differences, and their correction."""
     # The number of differences whose p-values are corrected together.
     family = max((difference.family for difference in differences), default=0)
     correction = ""
@@ -589,10 +593,9 @@ def _differences_note(differences: Sequence[ConfigurationDifference]) -> str:
         clusters = ", by clusters of queries"
     method = interval_words(["paired"])
     return (
-        f"95 % intervals and two-sided p-values{correction}; corrected p < {ALPHA:g} in bold. With "
-        f"scores per query: {QUERIES}{clusters}, each averaged over the seeds that both have, and "
-        f"the interval ({method}) over queries; this does not generalise to other seeds. Without: "
-        "paired t-test and Student's interval over seeds."
+        f"95 % intervals and two-sided p-values{correction}. With scores per query: "
+        f"{QUERIES}{clusters}, each averaged over the seeds that both have, and the interval "
+        f"({method}) over queries. Without: paired t-test and Student's interval over seeds."
     )
 
 

@@ -14,6 +14,8 @@ from qwen3nb.models.options import OptionArguments
 from qwen3nb.report.render.table import Cell, Conclusion, Table
 from qwen3nb.utils.imports import DataFrame
 
+_MOST_CAUSES = 4  # in the conclusion
+
 
 @dataclass(frozen=True, repr=False)
 class ParityAnswer(Parity, Answer):
@@ -23,17 +25,21 @@ class ParityAnswer(Parity, Answer):
     def conclusion(self) -> Conclusion:
         """Whether it is the same model, why not, and what that changes in a search."""
         relation = "the same as" if self.same else "not the same as"
-        sentence = f"{self.where} is {relation} {self.model}"
-        # `explained`: the lowest cosine once the causes are allowed for.
+        text = f"{self.where} is {relation} {self.model}"
         if self.causes:
-            causes = "; ".join(str(cause) for cause in self.causes)
-            sentence = (
-                f"{sentence}: {causes}. With that allowed for, cosines are {self.explained:.6f} or "
-                "more"
+            names = list(dict.fromkeys(cause.name for cause in self.causes))
+            # `explained`: the lowest cosine once the causes are allowed for.
+            text += (
+                f": {', '.join(names[:_MOST_CAUSES])}. With that allowed for, cosines are "
+                f"{self.explained:.6f} or more"
             )
+        sentences = [f"{text}."]
         if self.rankings:
-            sentence = f"{sentence}. {self.rankings}"
-        return Conclusion(f"{sentence}.")
+            sentences.append(
+                f"In a search of PyDocs, nDCG@10 is {self.rankings.theirs:.3f} there, and "
+                f"{self.rankings.ours:.3f} here."
+            )
+        return Conclusion(" ".join(sentences))
 
     def table(self) -> Table:
         """A row per text and role; cosines below the least are bold."""
@@ -41,9 +47,17 @@ class ParityAnswer(Parity, Answer):
             [(name, self._cell(cosine)) for name, cosine in self.cosines.items()],
             ("text", "cosine"),
             note=f"Bold: below {self.least}, or no vector.",
+            method=self._details(),
             name="parity",
             caption=f"Cosines of vectors of {self.where} to those of {self.model}.",
         )
+
+    def _details(self) -> str:
+        """Return each cause with what was seen, and what changes in a search."""
+        details = [f"{cause}." for cause in self.causes]
+        if self.rankings:
+            details.append(f"{self.rankings}.")
+        return " ".join(details)
 
     def _cell(self, cosine: float | None) -> Cell:
         if cosine is None:

@@ -10,6 +10,8 @@ from qwen3nb.records.record import Result
 from qwen3nb.report.render.table import Conclusion, Table, number, plural
 from qwen3nb.utils.imports import DataFrame
 
+_MOST_NAMES = 8  # of tasks, in the conclusion
+
 
 @dataclass(frozen=True, repr=False)
 class PlannedComparison(Answer):
@@ -39,8 +41,10 @@ class PlannedComparison(Answer):
         )
         small_tasks = [task.task for task in self.tasks if not task.enough]
         if small_tasks:
-            names = ", ".join(small_tasks)
-            text += f"; too few on {plural(len(small_tasks), 'task')}: {names}"
+            names = small_tasks[:_MOST_NAMES]
+            if len(small_tasks) > len(names):
+                names.append("…")
+            text += f". Too few on {plural(len(small_tasks), 'task')}: {', '.join(names)}"
         return Conclusion(f"{text}.")
 
     def table(self) -> Table:

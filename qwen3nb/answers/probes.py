@@ -14,7 +14,8 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import loaded
 from qwen3nb.models.model import Model
-from qwen3nb.report.render.table import Conclusion, Table, score_text
+from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.utils.format import number_text
 from qwen3nb.utils.imports import DataFrame
 
 
@@ -25,23 +26,20 @@ class ProbedVectors(Answer, Probes):
     @property
     def conclusion(self) -> Conclusion:
         """The probes of the vectors compared with guessing."""
-        clusters, transfer = self.clusters, self.transfer
+        clusters = self.clusters
         sentences = [
             f"A linear probe on the vectors of {self.label} names the right one of "
-            f"{clusters.clusters} sub-packages for {score_text(transfer.accuracy, '.1%')} of "
-            f"{transfer.n} texts, where guessing evenly is right for {1 / clusters.clusters:.1%}; "
-            f"k-means recovers them with a V-measure of "
-            f"{score_text(clusters.scores['V-measure'])}, n = {clusters.n}."
+            f"{clusters.clusters} sub-packages for {_percent(self.transfer.accuracy)} of texts; "
+            f"guessing, for {1 / clusters.clusters:.1%}.",
+            "Clusters by k-means agree with them by a V-measure of "
+            f"{number_text(clusters.scores['V-measure'].value)}.",
         ]
-        for name, words in self.words.items():
+        if self.words:
+            name, words = next(iter(self.words.items()))
             sentences.append(
-                f"On {name}, similarities of words correlate with those by people: Spearman "
-                f"{score_text(words.spearman)}, n = {words.n}."
+                f"Its similarities of words correlate with people's by "
+                f"{number_text(words.spearman.value)} (Spearman, {name})."
             )
-        sentences.append(
-            f"Two different texts have a mean cosine of {self.geometry.mean_cosine:.3f}; 0 would "
-            "be random directions."
-        )
         return Conclusion(" ".join(sentences))
 
     def table(self) -> Table:
@@ -49,9 +47,10 @@ class ProbedVectors(Answer, Probes):
         return Table.of(
             self._rows(),
             ("probe", "measure", "value", "n"),
-            note=f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), over "
-            "pairs or texts, for clusters over seeds of k-means. V-measure equals NMI with the "
+            note="A mean cosine of 0 would be random directions. V-measure equals NMI with the "
             "arithmetic mean.",
+            method=f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), "
+            "over pairs or texts, for clusters over seeds of k-means.",
             name="probes",
             caption="Probes of the vectors: words, clusters, classes and geometry, each with its "
             "sample size.",
@@ -114,6 +113,10 @@ class ProbedVectors(Answer, Probes):
         for probe_name, measure, score in scores:
             rows.append((probe_name, measure, score.value, score.low, score.high, score.n))
         return pd.DataFrame(rows, columns=["probe", "measure", "value", "low", "high", "n"])
+
+
+def _percent(score: Aggregate) -> str:
+    return f"{score.value:.1%}" if score.value is not None else "an unknown share"
 
 
 def probe(

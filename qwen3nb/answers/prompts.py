@@ -21,7 +21,7 @@ from qwen3nb.answers.answer import Answer
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.figure import GREY, QUIET, Axes, Figure, MplFigure, grid, panels, plain
-from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number, plural, short_task
 from qwen3nb.utils.imports import DataFrame
 
 _NONE = "No model was evaluated with a set of prompts: `qwen3nb eval --model … --prompts 15`."
@@ -51,28 +51,15 @@ class Prompts(Answer):
             f"A model's own prompts are the best in {best_defaults} of {len(self.scores)} cases.",
         ]
         if self.pairs:
-            sentences += [self._sentence_on_reversed_pairs(), self._sentence_on_closest_pair()]
+            sentences.append(self._sentence_on_reversed_pairs())
         return Conclusion(" ".join(sentences), data=_data_of(self.scores))
 
     def _sentence_on_reversed_pairs(self) -> str:
         reversed_pairs = sum(pair.reversed_by != "" for pair in self.pairs)
         count = len(self.pairs)
         return (
-            f"In {reversed_pairs} of {count} pairs of models ({reversed_pairs / count:.0%}), the "
-            "lower one exceeds the default of the higher with some prompt."
-        )
-
-    def _sentence_on_closest_pair(self) -> str:
-        pair = min(self.pairs, key=lambda pair: pair.probability)
-        interval = ""
-        if pair.interval:
-            low, high = pair.interval
-            interval = f" [{low:.2f}, {high:.2f}]"
-        # The first of a pair is the better one by default.
-        better, worse = pair.first.model, pair.second.model
-        return (
-            f"The least certain order: P({better} > {worse}) = {pair.probability:.2f}{interval} "
-            f"on {short_task(pair.first.task)}."
+            f"In {reversed_pairs} of {plural(count, 'pair')} of models, some prompt of the lower "
+            "one exceeds the default of the higher."
         )
 
     def table(self) -> Table:
@@ -80,9 +67,9 @@ class Prompts(Answer):
         widest = _widest(self.scores)
         return Table.of(
             [_place_row(scores) for scores in widest],
-            note="The default: a model's own prompts. Quantile: the share of the other prompts "
-            "with a lower score, ties counting half. A prompt is that of the queries; passages "
-            f"keep theirs.{_widest_sentence(self.scores)}",
+            note=f"The default: a model's own prompts.{_widest_sentence(self.scores)}",
+            method="Quantile: the share of the other prompts with a lower score, ties counting "
+            "half. A prompt is that of the queries; passages keep theirs.",
             empty=_NONE,
             name="prompts-place",
             caption="Score with a model's own prompts, and with each of a set.",
@@ -104,9 +91,10 @@ class Prompts(Answer):
         return Table.of(
             [_pair_row(pair) for pair in shown_pairs],
             note="A is the better one by default. B passes A if its best prompt exceeds A's "
-            "default. P(A > B): share of the pairs of a prompt of A and one of B in which A scores "
+            f"default.{limit_sentence}",
+            method="P(A > B): share of the pairs of a prompt of A and one of B in which A scores "
             "higher; interval: 95 %, Newcombe's over prompts, with percentiles of "
-            f"{RESAMPLES:,} resamples of queries.{limit_sentence}",
+            f"{RESAMPLES:,} resamples of queries.",
             empty="Two models on one task are needed.",
             name="prompts-pairs",
             caption="Does a prompt reverse the order of two models?",
@@ -128,10 +116,11 @@ class Prompts(Answer):
                 rows.append(_variance_row(scores, components, list(names)))
         return Table.of(
             rows,
-            note="Shares of the variance of the score of one query with one prompt: crossed random "
-            "effects by the method of moments; the last holds what is left over. Intervals: 95 %, "
-            "by generalised pivots, which presume that no rare query has a large effect; none "
-            f"where one shows.{_widest_sentence(with_queries)}",
+            note="Shares of the variance of the score of one query with one prompt; the last holds "
+            f"what is left over.{_widest_sentence(with_queries)}",
+            method="Crossed random effects by the method of moments. Intervals: 95 %, by "
+            "generalised pivots, which presume that no rare query has a large effect; none where "
+            "one shows.",
             empty="Two prompts and scores per query are needed.",
             name="prompts-variance",
             caption="What a score varies with: queries, prompts, or both together.",
@@ -152,8 +141,7 @@ class Prompts(Answer):
             "prompts",
             partial(_draw_strips, widest),
             caption="Score with each prompt (lines), their median (circle) and the score with the "
-            f"model's own prompts (diamond). {len(self.scores)} combinations of a model and a "
-            f"task.{_widest_sentence(self.scores)}",
+            f"model's own prompts (diamond).{_widest_sentence(self.scores)}",
             alt="; ".join(words),
             data=_data_of(widest),
         )

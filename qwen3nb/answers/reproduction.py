@@ -40,7 +40,7 @@ class Reproductions(Answer):
         remark = ""
         if scores_on_substitutes:
             remark = (
-                f" {scores_on_substitutes} are on a mirror's substitutes for MTEB's data and not "
+                f" {scores_on_substitutes} are on a mirror's substitutes for MTEB's data, and not "
                 "judged."
             )
         if not judged_scores:

@@ -23,10 +23,10 @@ from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import load_results
-from qwen3nb.report.render.differences import difference_cell, difference_text
+from qwen3nb.report.render.differences import difference_cell
 from qwen3nb.report.render.figure import GREY, QUIET, Axes, Figure, MplFigure, panels, plain
-from qwen3nb.report.render.table import Cell, Conclusion, Table, short_task
-from qwen3nb.utils.format import p_value_text
+from qwen3nb.report.render.table import Cell, Conclusion, Table, plural, short_task
+from qwen3nb.utils.format import number_text, p_value_text
 from qwen3nb.utils.imports import DataFrame
 
 METRIC = "nDCG@10"
@@ -66,30 +66,29 @@ class Reranking(Answer):
             return Conclusion("Nothing was reranked.")
         label = self.results[0].model.label
         significant_gains = [gain for gain in self.gains if gain.significant(ALPHA)]
-        if significant_gains:
-            improvements = sum(gain.difference > 0 for gain in significant_gains)
-            losses = len(significant_gains) - improvements
-            text = (
-                f"Reranking with {label} helps on {improvements} of {len(self.gains)} data sets "
-                f"and hurts on {losses}, by a significant paired difference. The largest of these "
-                f"is on {_largest_effect(significant_gains)}"
-            )
-        else:
-            text = (
-                f"Reranking with {label} is not shown to help or to hurt on any of "
-                f"{len(self.gains)} data sets. The largest difference is on "
-                f"{_largest_effect(self.gains)}"
-            )
-        return Conclusion(text, data=self.data)
+        sentences = [f"Reranking with {label} {self._effect()}."]
+        sentences.append(_largest_effect(significant_gains or self.gains))
+        return Conclusion(" ".join(sentences), data=self.data)
+
+    def _effect(self) -> str:
+        """Say on how many data sets reranking is shown to help or to hurt."""
+        significant_gains = [gain for gain in self.gains if gain.significant(ALPHA)]
+        improvements = sum(gain.difference > 0 for gain in significant_gains)
+        losses = len(significant_gains) - improvements
+        if not significant_gains:
+            return f"is not shown to help or to hurt ({plural(len(self.gains), 'data set')})"
+        if len(self.gains) == 1:
+            return "helps" if improvements else "hurts"
+        return f"helps on {improvements} of {len(self.gains)} data sets, and hurts on {losses}"
 
     def table(self) -> Table:
         """Scores before and after reranking per data set, with paired difference and bounds."""
         family = differences.family_words(self.gains, "data sets")
         return Table.of(
             [_row(result, gain) for result, gain in zip(self.results, self.gains, strict=True)],
-            note=f"Intervals: 95 %, {interval_words(['widened'])}, over queries; p: {family}; "
-            "significant differences in bold. Documents missed by the first stage cannot be "
-            "recovered: the best order of its candidates is the upper bound.",
+            note="Significant differences in bold. Documents that the first stage misses are lost: "
+            "the best order of its candidates is the upper bound.",
+            method=f"Intervals: 95 %, {interval_words(['widened'])}, over queries; p: {family}.",
             name="rerank",
             caption=f"{METRIC} before and after reranking, over all queries of each data set, with "
             "the paired difference.",
@@ -106,8 +105,8 @@ class Reranking(Answer):
         return Figure(
             name="gains",
             draw=self._draw,
-            caption=f"Gain of reranking in {METRIC}, one bar per query, sorted. {summary}. The "
-            "mean gain, its interval and its test are in the table above.",
+            caption=f"Gain of reranking in {METRIC}, one bar per query, sorted; the table above "
+            "has the mean gain.",
             alt=f"Sorted gains per query. {summary}.",
             data=self.data,
         )
@@ -239,8 +238,8 @@ def _largest_effect(gains: Sequence[PairedDifference]) -> str:
     gain = max(gains, key=lambda gain: abs(gain.difference))
     reranked_score, first_score = gain.means
     return (
-        f"{short_task(gain.task)}: {METRIC} goes from {first_score:.3f} to {reranked_score:.3f}, "
-        f"{difference_text(gain, noun='data sets')}, n = {gain.n}."
+        f"On {short_task(gain.task)}, {METRIC} goes from {first_score:.3f} to "
+        f"{reranked_score:.3f} ({number_text(gain.difference, sign=True)})."
     )
 
 

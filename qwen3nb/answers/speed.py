@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from qwen3nb.bench.precision import PrecisionBench, PrecisionTiming
     from qwen3nb.models.encoders.base import Encoder
 
+_SENTENCES = 3  # dtypes in a conclusion
+
 
 @dataclass(frozen=True, repr=False)
 class Speed(Answer):
@@ -68,25 +70,26 @@ class Speed(Answer):
             return Conclusion("No model was timed.")
         # Our own method comes after those of the other libraries.
         our_timings = [bench.timings[-1] for bench in self.benches]
-        ratios = [
-            f"{timing['ratio']:.2f} times as fast for {bench.model} on {bench.texts}"
-            for bench, timing in zip(self.benches, our_timings, strict=True)
-        ]
         difference = max(timing["difference"] for timing in our_timings)
         relation = "not the same"
         if all(timing["equal"] for timing in our_timings):
             relation = "the same"
-        shares = [100 * timing["peak_share"] for timing in our_timings]
         sentences = [
-            "Compared with sentence-transformers at its best batch size, load_encoder is "
-            f"{'; '.join(ratios)}.",
+            f"load_encoder is {self._ratios_text()} as fast as sentence-transformers at its best "
+            "batch size.",
             f"The vectors are {relation}, at most {difference:.0e} apart.",
-            f"It reaches {min(shares):.0f} to {max(shares):.0f} % of what this machine's matrix "
-            "products reach alone.",
-            f"The times are medians of {self._rounds} rounds on one machine, without intervals: "
-            "ratios within 10 % of 1 are not a difference.",
+            "The times have no intervals: a ratio within 10 % of 1 is no difference.",
         ]
         return Conclusion(" ".join(sentences))
+
+    def _ratios_text(self) -> str:
+        """Return how many times as fast it is, from the least to the most."""
+        slowest_first = sorted(self.benches, key=lambda bench: bench.timings[-1]["ratio"])
+        slowest, fastest = slowest_first[0], slowest_first[-1]
+        least, most = slowest.timings[-1]["ratio"], fastest.timings[-1]["ratio"]
+        if slowest is fastest:
+            return f"{most:.2f} times"
+        return f"{least:.2f} times ({slowest.texts}) to {most:.2f} times ({fastest.texts})"
 
     @property
     def _rounds(self) -> int:
@@ -106,10 +109,10 @@ class Speed(Answer):
             )
         return Table.of(
             rows,
-            note="Medians over rounds in which methods alternate, including tokenisation. "
-            f"{'; '.join(setups)}. Ratios within one run are comparable; seconds on a busy machine "
-            "are not. The peak is the rate of the model's matrix products alone, in the same "
-            "shapes and rounds.",
+            note="Medians over rounds in which methods alternate, including tokenisation. Compare "
+            "ratios within one run, not seconds.",
+            method=f"{'; '.join(setups)}. The peak is the rate of the model's matrix products "
+            "alone, in the same shapes and rounds.",
             name="speed",
             caption="Encoding throughput next to sentence-transformers on the same weights and "
             "texts.",
@@ -169,6 +172,9 @@ class Precision(Answer):
                     sentences.append(_precision_sentence(bench, timing))
         if not sentences:
             return Conclusion("No model was timed in 16 or 8 bits.")
+        more = len(sentences) - _SENTENCES
+        if more > 0:
+            sentences[_SENTENCES:] = [f"The table has {more} more."]
         return Conclusion(" ".join(sentences))
 
     def table(self) -> Table:
@@ -178,8 +184,8 @@ class Precision(Answer):
             rows += [_precision_row(bench, timing) for timing in bench.timings]
         return Table.of(
             rows,
-            note="On the CPU; sentence-transformers has the same dtype, or float32 for int8, and "
-            "the peak is that of the dtype. Equivalent to float32 by the 95 % interval.",
+            note="On the CPU. Equivalent to float32 by the 95 % interval. sentence-transformers "
+            "has the same dtype, or float32 for int8; the peak is that of the dtype.",
             name="precision",
             caption="Speed, vectors and scores in 16 and 8 bits.",
         )

@@ -145,18 +145,23 @@ class Status(Answer):
         """How many runs failed, and whether all records have the same software and data."""
         failures = sorted(page.name for page in self.pages if page.failed)
         damaged_records = sorted(self.unreadable)
-        text = (
+        sentences = [
             f"{plural(len(self.pages), 'run')}, {len(failures)} "
-            f"failed{_names_in_parentheses(failures)}; "
+            f"failed{_names_in_parentheses(failures)}.",
             f"{plural(len(self.results), 'record')}, {len(damaged_records)} damaged and left "
-            f"out{_names_in_parentheses(damaged_records)}, {self._records_of_other_versions()} "
-            "made with other versions of the libraries than are installed"
-        )
+            f"out{_names_in_parentheses(damaged_records)}.",
+        ]
+        other_versions = self._records_of_other_versions()
+        if other_versions:
+            sentences.append(
+                f"{plural(other_versions, 'record')} made with other versions of the libraries "
+                "than are installed."
+            )
         tasks = self._tasks_of_several_revisions()
         if tasks:
             names = _names_in_parentheses(tasks)
-            text += f". Do not compare numbers across the revisions of the data{names}"
-        return Conclusion(f"{text}.")
+            sentences.append(f"Do not compare numbers across the revisions of the data{names}.")
+        return Conclusion(" ".join(sentences))
 
     def _records_of_other_versions(self) -> int:
         """Return the number of records that were made with other versions of the libraries."""

@@ -48,7 +48,7 @@ from qwen3nb.report.render.figure import (
     row_names,
 )
 from qwen3nb.report.render.model_styles import model_styles
-from qwen3nb.report.render.table import Cell, Conclusion, Table, number, short_task
+from qwen3nb.report.render.table import Cell, Conclusion, Table, cut, number, short_task
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.format import number_text, p_value_text
@@ -66,7 +66,8 @@ _TITLES = {
 }
 _SPEED_SUFFIXES = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
 _LOGARITHMIC = 8  # ratio of the longest to the shortest training from which on the axis is so
-_SENTENCES = 3  # trainings in the conclusion
+_SENTENCES = 2  # trainings in the conclusion
+_LONGEST_PROBLEM = 100  # characters of what could not be read, in the conclusion
 
 Log = TypeVar("Log", TrainingLog, Conflicts)
 
@@ -99,19 +100,28 @@ class Trainings(Answer):
     def conclusion(self) -> Conclusion:
         """The gain of each training on the first task, and whether one checkpoint is the best."""
         if not self.summaries:
-            return Conclusion(
-                "No training has two evaluated checkpoints with scores per query, so nothing can "
-                "be said about its course: extract and evaluate several checkpoints of one "
-                "training.",
-                data=self.data,
+            text = (
+                "No training has two evaluated checkpoints with scores per query. Extract and "
+                "evaluate several checkpoints of one training."
             )
+            return Conclusion(" ".join([text, *self._unread()]), data=self.data)
         task = self.summaries[0].task
         on_task = [summary for summary in self.summaries if summary.task == task]
         sentences = [_in_words(summary) for summary in on_task[:_SENTENCES]]
+        if len(on_task) == 1:
+            sentences += _best_step(on_task[0])
         if len(on_task) > _SENTENCES:
-            sentences.append(f"{len(on_task) - _SENTENCES} more are in the table.")
-        sentences += [f"Not read: {problem}." for problem in self.problems]
-        return Conclusion(" ".join(sentences), data=self.data)
+            sentences.append(f"The table has {len(on_task) - _SENTENCES} more.")
+        return Conclusion(" ".join([*sentences, *self._unread()]), data=self.data)
+
+    def _unread(self) -> list[str]:
+        """Name the first file or line that could not be read, and count the others."""
+        if not self.problems:
+            return []
+        first_problem = cut(self.problems[0], _LONGEST_PROBLEM)
+        if len(self.problems) == 1:
+            return [f"Not read: {first_problem}."]
+        return [f"Not read: {first_problem}; {len(self.problems) - 1} more are below the table."]
 
     def table(self) -> Table:
         """A row per task and training: the last step against the first, tested."""
@@ -120,10 +130,16 @@ class Trainings(Answer):
         test = family_words(gains, "gains")
         return Table.of(
             [_row(summary) for summary in self.summaries],
-            note=f"95 % intervals ({method}); p: {test}; p < {ALPHA:g}, and an interval that "
-            "excludes 0, in bold. First and last are not selected by score, so the difference is "
-            "not biased, unlike the mean of the best step; training again gives another model, "
-            "which a single training cannot show.",
+            note=f"Bold: p < {ALPHA:g}, and the interval excludes 0. Training again gives another "
+            "model, which a single training cannot show.",
+            method=" ".join(
+                [
+                    f"95 % intervals ({method}); p: {test}. First and last are not selected by "
+                    "score, so the difference is not biased, unlike the mean of the best step.",
+                    *[_best_in_words(summary) for summary in self.summaries],
+                    *[f"Not read: {problem}." for problem in self.problems],
+                ]
+            ),
             empty="No training has two or more evaluated steps with scores per query.",
             name="gains",
             caption="Gain of each training: its last step against its first, on the same queries.",
@@ -396,7 +412,7 @@ def _scale_steps(axis: Axes, lines: Sequence[Sequence[tuple[int, float]]]) -> No
 
 
 def _in_words(summary: TrainingSummary) -> str:
-    """Describe the gain of one training on its task, and its best step."""
+    """Say what one training changed on its task."""
     gain = summary.gain
     # The gain is last - first: its first system is the last step.
     last_mean, first_mean = gain.means
@@ -405,22 +421,34 @@ def _in_words(summary: TrainingSummary) -> str:
         verb = "raised" if gain.difference > 0 else "lowered"
     return (
         f"Training {summary.name} {verb} {summary.metric} on {short_task(summary.task)}: "
-        f"{number_text(first_mean)} at {gain.second}, {number_text(last_mean)} at {gain.first} "
-        f"({difference_text(gain, noun='gains')}). {_best_in_words(summary)}"
+        f"{number_text(first_mean)} at {gain.second}, {number_text(last_mean)} at {gain.first}."
     )
 
 
-def _best_in_words(summary: TrainingSummary) -> str:
-    """Say which step scores best, and whether it is shown to; of two steps, the gain says that."""
-    gain, best = summary.gain, summary.best
+def _best_step(summary: TrainingSummary) -> list[str]:
+    """Say which of several steps is the best, and whether that is more than noise."""
+    best = summary.best
+    if _has_two_steps(summary) or best.identical:
+        return []
     step = best.first.capitalize()
-    if best.identical:
-        return f"{step} and {best.second} score the same on every query."
-    # The gain of a training with two steps already says whether they differ.
-    has_two_steps = best.family == 1 and {best.first, best.second} == {gain.first, gain.second}
-    if has_two_steps:
-        return f"{step} scores best of the two."
-    lead = f"above {best.second}, the next best, by {difference_text(best, noun='other steps')}."
     if best.significant(ALPHA):
-        return f"{step} scores best, and that is more than noise: {lead}"
-    return f"{step} scores best, but that is not more than noise: {lead}"
+        return [f"{step} is best, by more than noise."]
+    return [f"{step} is best, but not by more than noise."]
+
+
+def _has_two_steps(summary: TrainingSummary) -> bool:
+    """Whether a training has two steps: its gain already says whether they differ."""
+    gain, best = summary.gain, summary.best
+    return best.family == 1 and {best.first, best.second} == {gain.first, gain.second}
+
+
+def _best_in_words(summary: TrainingSummary) -> str:
+    """Say which step scores best, and by how much above the next."""
+    best = summary.best
+    subject = f"{summary.name} on {short_task(summary.task)}: {best.first}"
+    if best.identical:
+        return f"{subject} and {best.second} score the same on every query."
+    if _has_two_steps(summary):
+        return f"{subject} scores best of the two."
+    lead = difference_text(best, noun="other steps")
+    return f"{subject} scores best, above {best.second}, the next best, by {lead}."

@@ -71,7 +71,7 @@ def test_verdicts_by_task_and_overall(outputs):
     assert texts(table, 1) == texts(table, 2)  # by evidence, and by point
     assert texts(table, 1)[:2] == ["PASS", "FAIL"]
     assert table.rows[0][3].value == pytest.approx(0.1, abs=1e-3)
-    assert "PASS at 2 % or more" in table.note
+    assert "PASS at 2 % or more" in table.method
     finding = interference_finding(report)  # on the landing page
     assert finding.evidence.startswith("TIR ")
     assert "PASS" in finding.evidence
@@ -91,7 +91,9 @@ def test_the_report_without_any_training(home, tmp_path):
     report = interference([], tmp_path / "empty")
     assert "0 trained adapters in" in report.table().note
     assert "0 trained adapters in runs, and none" in interference([]).table().note
-    assert "of 0 trained adapters, none is joint" in str(report.conclusion)
+    assert "no joint adapter can be compared with its specialist, of 0 trained" in str(
+        report.conclusion
+    )
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         interference([], tmp_path / "nowhere")
 
@@ -233,7 +235,7 @@ def test_the_worst_of_several_configurations_speaks_and_caveats_are_said():
     text = sentence(measured(*CLEAR), measured(*COST), notes=("without embedding",))
     assert text.startswith("Joint training costs 8.0 %")
     assert "of joint_r16 over 5 seeds" in text
-    assert text.endswith("Note: without embedding.")
+    assert text.endswith("See 1 caveat among what was refused.")
 
 
 NOISE = np.random.default_rng(0).normal(0, 0.2, 60)
@@ -262,12 +264,15 @@ MANY = [each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01
 @pytest.mark.parametrize(
     ("results", "words"),
     [
-        (UP, "Training a raised nDCG@10 on Retrieval: 0.200 at step 100, 0.500 at step 300 (+0.3"),
+        (
+            UP,
+            "Training a raised nDCG@10 on Retrieval: 0.200 at step 100, 0.500 at step 300. Step 3",
+        ),
         (DOWN, "lowered nDCG@10 on Retrieval: 0.500 at step 100, 0.200 at step 300"),
         (UNCLEAR, "Training a is not shown to change nDCG@10 on Retrieval: 0.300 at step 100"),
         (steps_of("a", 0.3), "No training has two evaluated checkpoints"),
         (SEEDS, "Training a, seed 2 raised"),
-        (MANY, "2 more are in the table."),
+        (MANY, "The table has 3 more."),
     ],
 )
 def test_what_a_training_changed(tmp_path, results, words):
@@ -282,7 +287,7 @@ def test_p_values_of_gains_are_corrected_over_all_of_them(tmp_path):
     assert (clear[5].strong, noise[5].strong) == (True, False)
     assert clear[4].value == pytest.approx(0.3)
     assert (clear[2].detail, clear[3].detail, clear[6].text) == ("step 100", "step 200", "60")
-    assert "Holm over 2 gains" in table.note
+    assert "Holm over 2 gains" in table.method
     assert "No training" in Trainings().table().note
 
 

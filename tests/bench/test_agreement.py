@@ -236,6 +236,7 @@ def test_pages_of_studies_agree_with_the_board(tmp_path):
     ("fault", "subject"),
     [
         ({"conclusion": "-0.016 [-0.050, +0.009]"}, "effect in the conclusion of runs/study"),
+        ({"conclusion": "nDCG@10 changes by -0.016."}, "effect in the conclusion of runs/study"),
         ({"p": "0.0100"}, "bold of runs/study, tab-pooling"),
         ({"p": "<strong>0.0600</strong>"}, "bold of runs/study, tab-pooling"),
         ({"default": "0.601"}, "mean of m, Retrieval, nDCG@10"),

@@ -29,7 +29,8 @@ def print_table(table: Table) -> None:
         rich_table.add_row(*[_rich_text(cell) for cell in row])
     console = _console()
     console.print(rich_table)
-    for note in (table.data.text, table.note):
+    method = table.method if table.rows else ""
+    for note in (table.data.text, table.note, method):
         if note:
             console.print(_plain(note))
 
