@@ -75,6 +75,8 @@ _EMPTY_TABLE_HEAD = re.compile(
     r"<thead>\s*<tr[^>]*>\s*(?:<th[^>]*>\s*(?:<p>\s*</p>)?\s*</th>\s*)+</tr>\s*</thead>"
 )
 _EMPTY_HEADER_CELL = re.compile(r"<th\b[^>]*>(\s*(?:<p>\s*</p>)?\s*)</th>")
+# A negative number of a data frame, which pandas writes with a hyphen.
+_NEGATIVE = re.compile(r"(?<=<td>)-(?=[.\d])")
 _IMAGE = re.compile(r'(?P<opening><image\b[^>]*?) id="(?P<id>[^"]*)"')
 
 
@@ -329,7 +331,10 @@ def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path
 
 
 def mend_page(text: str) -> str:
-    """Return a page with corrected names, landmarks, roles and table heads, for accessibility."""
+    """Return a page with corrected names, landmarks, roles and table heads, for accessibility.
+
+    Negative numbers of data frames have the minus sign of all others.
+    """
     text = _HIDDEN_LABEL.sub(_without_label, text)
     text = _ARROW.sub('<summary aria-label="Pages below it"', text)
     text = _ICON_TITLE.sub(r"\1", text)
@@ -339,6 +344,7 @@ def mend_page(text: str) -> str:
     text = _WRONG_ROLES.sub("", text)
     text = _EMPTY_TABLE_HEAD.sub("", text)
     text = _EMPTY_HEADER_CELL.sub(r"<td>\1</td>", text)
+    text = _NEGATIVE.sub("−", text)
     return _without_repeated_image_ids(text)
 
 

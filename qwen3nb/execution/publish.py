@@ -31,6 +31,7 @@ from qwen3nb.execution.study_paths import NewValues, Values, path_from_root
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
+from qwen3nb.report.render.figure import STYLE
 from qwen3nb.report.render.html import data_shown, unstyled
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
@@ -103,6 +104,8 @@ class NotebookRun:
         environment[TEXT_PROGRESS] = str(seconds_between())
         environment[WITHHELD_VARIABLE] = _withheld_token(environment)
         environment["PYTHONWARNINGS"] = _warning_filters()
+        # Plain figures of matplotlib look like those of the book, also on a dark page.
+        environment.setdefault("MATPLOTLIBRC", str(STYLE))
         return environment
 
     def succeed(self, notebook: NotebookNode, *, key: str) -> bool:

@@ -47,6 +47,7 @@ FILES = (
         ),
         ("<thead><tr><th><p></p></th>\n<th></th></tr></thead><tbody>", "<tbody>"),
         ("<tr><th>a</th><th></th></tr>", "<tr><th>a</th><td></td></tr>"),
+        ("<td>-0.1</td><td>-</td><td>a-1</td>", "<td>−0.1</td><td>-</td><td>a-1</td>"),
         ('<image id="a"/><image id="a"/><image id="b"/>', '<image id="a"/><image/><image id="b"/>'),
     ],
 )

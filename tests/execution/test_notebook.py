@@ -186,6 +186,19 @@ def test_the_hubs_token_is_for_runs_that_name_something_of_the_hub(
     assert environment["PATH"] == os.environ["PATH"]
 
 
+def test_plain_figures_of_a_page_have_the_books_style(monkeypatch):
+    """Without a background, a figure shows on light and on dark pages."""
+    from matplotlib import rc_params_from_file
+
+    nb = nbformat.read(REPOSITORY / "notebooks" / "leaderboard.ipynb", as_version=4)
+    monkeypatch.delenv("MATPLOTLIBRC", raising=False)
+    style = NotebookRun("leaderboard", {}, None).environment(nb)["MATPLOTLIBRC"]
+    settings = rc_params_from_file(style, use_default_template=False)
+    assert settings["figure.facecolor"] == settings["savefig.facecolor"] == "none"
+    monkeypatch.setenv("MATPLOTLIBRC", "/etc/own")
+    assert NotebookRun("leaderboard", {}, None).environment(nb)["MATPLOTLIBRC"] == "/etc/own"
+
+
 def test_a_refused_request_names_the_token_that_the_notebook_does_not_see(monkeypatch):
     monkeypatch.setenv("QWEN3NB_WITHHELD", "HF_TOKEN")
     assert status_reason(401).endswith("run it with `--pass-env HF_TOKEN`")

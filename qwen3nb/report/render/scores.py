@@ -16,6 +16,7 @@ from qwen3nb.report.render.brackets import lanes
 from qwen3nb.report.render.figure import (
     ACCENT,
     GREY,
+    QUIET,
     Axes,
     Figure,
     MplFigure,
@@ -25,9 +26,7 @@ from qwen3nb.report.render.figure import (
 from qwen3nb.utils.format import interval_text, number_text
 
 NO_DIFFERENCE = "no difference shown"
-_BEHIND = "#8f97a3"  # not the grey of texts, which has the page's own colour
 _ROW_HEIGHT = 0.29  # inches
-_NAMES = 8.5  # points of names and scores
 _LANE = 0.6  # width of a lane of brackets, in units of their panel
 _DASHED = (0, (1, 2))  # beside a row that does not belong to a bracket
 
@@ -112,7 +111,7 @@ def _draw(rows: Sequence[ScoreRow], ties: Ties, width: float) -> MplFigure:
 def _draw_row(axis: Axes, row: int, model: ScoreRow) -> None:
     color, opacity = ACCENT, 1.0
     if model.tone is not Tone.BEST:
-        color = _BEHIND
+        color = QUIET
     if model.tone is Tone.CHANCE:
         opacity = 0.45
     right = model.value
@@ -127,7 +126,6 @@ def _draw_row(axis: Axes, row: int, model: ScoreRow) -> None:
         xytext=(6, 0),
         textcoords="offset points",
         va="center",
-        fontsize=_NAMES,
     )
 
 
@@ -141,8 +139,6 @@ def _set_axis(axis: Axes, rows: Sequence[ScoreRow]) -> None:
     axis.set_ylim(len(rows) - 0.4, -0.6)  # the first row on top
     name_rows(axis, [row.label for row in rows])
     for label, row in zip(axis.get_yticklabels(), rows, strict=True):
-        if "\n" not in label.get_text():
-            label.set_fontsize(_NAMES)
         if row.tone is Tone.BEST:
             label.set_fontweight("bold")
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
