@@ -107,11 +107,9 @@ def headline_lead(
         parts.append(_grey_line(count, f"{models.questions} {_data_words(models)}", models.records))
     parts.append(_lead_paragraph(sentences(recommendation, toys=toys), data))
     if models.names:
-        page = how_sure_page(comparison)
-        how_sure = f"{folder}{page}" if page else ""
-        leaderboard = f"{folder}leaderboard.html"
+        links = _links(models, toys, folder=folder, how_sure=how_sure_page(comparison))
         parts.append(_scores(models, toys, data))
-        parts.append(_caption(models, toys, leaderboard=leaderboard, how_sure=how_sure))
+        parts.append(_caption(models, links=links))
     return data_banner(comparison.data_used()) + _hero(parts)
 
 
@@ -119,13 +117,13 @@ def own_lead(own: OwnData, *, folder: str, among: int = 1) -> str:
     """Return the verdict on one's own data as `headline_lead`, for a study without other data."""
     models = ranked_own(own)
     data = DataUsed.of(models.records)
-    lead = f"On {_own_name(own, among)}: {' '.join(own_sentences(own))} {_own_links(own, folder)}"
+    lines = [f"On {_own_name(own, among)}, {own_sentences(own)[0]}", *own_sentences(own)[1:]]
     return _hero(
         [
             _grey_line(len(models.names), f"{models.questions} of your own", models.records),
-            _lead_paragraph([lead], data),
+            _lead_paragraph(lines, data),
             _scores(models, (), data),
-            _caption(models),
+            _caption(models, links=_own_links(own, folder)),
         ]
     )
 
@@ -136,10 +134,11 @@ def own_box(own: OwnData, *, folder: str, among: int = 1) -> str:
     With one collection ``among`` several, its name is stated.
     """
     words = " ".join(own_sentences(own))
+    links = " · ".join(_own_links(own, folder))
     data = data_attribute(DataUsed.of(own.records))
     return (
         f'<div class="q-own"{data}><p><strong>On {_own_name(own, among)}:</strong> {words} '
-        f"{_own_links(own, folder)}</p></div>"
+        f"{links}</p></div>"
     )
 
 
@@ -231,31 +230,34 @@ def _not_separated(ties: Ties, model: str) -> tuple[str, ...]:
     return ties.not_separated(model) if model else ()
 
 
-def _caption(
-    models: RankedModels, toys: Sequence[str] = (), *, leaderboard: str = "", how_sure: str = ""
-) -> str:
-    """Explain the figure in at most forty words, with links to the pages that explain the rest."""
-    shown = _shown(models)
+def _caption(models: RankedModels, *, links: Iterable[str]) -> str:
+    """Explain the figure, with links to what explains the rest, in at most forty words."""
     sentences = [f"{_measure(models.task.main_metric)}."]
     if any(_ends(record.main) for record in models.records):
         sentences.append(f"Bars: what {_others(models.questions)} might give.")
     if len(models.names) > len(models.ties.best):
         sentences.append(_words_on_grey(models))
-    if models.ties.among(shown).brackets:
+    if models.ties.among(_shown(models)).brackets:
         sentences.append("Joined: no difference shown.")
     if models.unpaired:
-        sentences.append(f"{plural(models.unpaired, 'model')} lack scores to compare.")
-    links = []
-    if any(name in toys for name in shown):
-        links.append('<a href="#toys">toy: not to use</a>')
-    if leaderboard:
-        others = len(models.names) + models.unpaired - len(shown)
-        words = plural(others, "more model") if others else "all tasks"
-        links.append(f'<a href="{leaderboard}">{words}</a>')
-    if how_sure:
-        links.append(f'<a href="{how_sure}">how sure?</a>')
+        verb = "lacks" if models.unpaired == 1 else "lack"
+        sentences.append(f"{plural(models.unpaired, 'model')} {verb} scores.")
     text = f"{' '.join(sentences)} {' · '.join(links)}"
     return f'<p class="q-note">{text.strip()}</p>'
+
+
+def _links(
+    models: RankedModels, toys: Iterable[str], *, folder: str, how_sure: str
+) -> Iterator[str]:
+    """Yield links to the note on toys, to the other models, and to how sure the lead is."""
+    shown = _shown(models)
+    if any(name in shown for name in toys):
+        yield '<a href="#toys">toy: not for use</a>'
+    others = len(models.names) + models.unpaired - len(shown)
+    words = plural(others, "more model") if others else "all tasks"
+    yield f'<a href="{folder}leaderboard.html">{words}</a>'
+    if how_sure:
+        yield f'<a href="{folder}{how_sure}">how sure?</a>'
 
 
 def _others(questions: str) -> str:
@@ -298,12 +300,12 @@ def _own_name(own: OwnData, among: int) -> str:
     return words
 
 
-def _own_links(own: OwnData, folder: str) -> str:
+def _own_links(own: OwnData, folder: str) -> list[str]:
     """Return links to what stands behind a verdict: the queries that changed, and its limits."""
     page = f"{folder}{page_of(own.name)}.html"
     if own.candidates is None:
-        return f'<a href="{page}">The page of these data</a>'
+        return [f'<a href="{page}">The page of these data</a>']
     links = [f'<a href="{page}#the-queries-that-changed-most">The queries that changed</a>']
     if own_limits(own):
         links.append(f'<a href="{page}#tab-own-reasons">what limits this</a>')
-    return " · ".join(links)
+    return links

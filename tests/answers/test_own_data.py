@@ -119,7 +119,7 @@ def test_the_landing_page_has_the_verdict_on_each_collection():
 def test_a_study_of_own_data_alone_has_its_verdict_as_the_lead():
     mine = [evaluated("old", 0.4), evaluated("new", 0.8, finished="2026-01-02")]
     page = landing(mine)
-    assert "On your own 40 queries: take <strong>new</strong> instead of old: 0.80 against" in page
+    assert "On your own 40 queries, take <strong>new</strong> instead of old: 0.80 against" in page
     assert "2 models · 40 questions of your own · 2 January 2026" in page
     assert (page.count("<figure"), page.count('class="q-own"')) == (1, 0)
     alone = landing(mine[:1])

@@ -181,7 +181,7 @@ def test_the_landing_page_the_card_and_candidates_show_the_same_numbers(comparis
         each = comparison.difference(advice.model, "leader", task=RETRIEVAL)
         assert shown[each.first][3].interval == each.interval
         assert shown[each.first][4].value == each.corrected
-    assert "over all 6 pairs" in report.tables()["Recommendation"].note
+    assert "over all 6 pairs" in report.tables()["Recommendation"].method
 
 
 def test_one_pair_has_one_p_value_whatever_the_baseline_and_the_page(comparison, results):
