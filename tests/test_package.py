@@ -76,7 +76,8 @@ bench
 cluster
 report.render
 answers.answer answers.comparison answers.board answers.leaderboard answers.against_baseline
-answers.decision answers.doubts answers.candidate_rules answers.explorer answers.how_sure
+answers.decision answers.doubts answers.candidate_rules answers.explored_task
+answers.explorer_page answers.explorer answers.how_sure
 answers.candidates answers.own_data
 answers.changes answers.reproduction answers.checks answers.all_results answers.one_model
 answers.one_query answers.run_trace answers.evaluation answers.prompts answers.planned

@@ -32,7 +32,7 @@ from qwen3nb.answers.comparison import Comparison, compare
 from qwen3nb.answers.decision import Decision, decide, evidence, model_costs
 from qwen3nb.answers.doubts import Doubts, Saturation, doubts_of, is_worse, judged_share
 from qwen3nb.answers.doubts import saturation as saturation_of
-from qwen3nb.answers.explorer import query_text, top_documents
+from qwen3nb.answers.explored_task import query_text, top_documents
 from qwen3nb.metrics.retrieval import JUDGED, NOTHING_FOUND, PART_FOUND_NOTHING
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.report.render.differences import difference_cells, p_cell

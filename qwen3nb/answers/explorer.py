@@ -1,36 +1,36 @@
 """How do two models compare, query by query? An interactive plot, and single queries by hand.
 
 Each query is a point; the selected query is shown with its text, its judged documents and the top
-documents of both models, and has its own address. The page is self-contained: the book's copy of
-plotly draws the points, and nothing is fetched. Without scripts, readers see a table of the
-queries, by descending difference.
-
-Documents are included for the queries that differ most; for the others, only scores and text, so
-pages with thousands of queries stay small enough for e-mail.
+documents of both models. A reader picks models, categories, languages and lengths, and the page
+tests the queries that are left (`qwen3nb.answers.explorer_page`). `Explorer.only` and
+`Explorer.difference` do the same in Python.
 """
 
-import html
-import itertools
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from qwen3nb.analysis.comparison import alignment
-from qwen3nb.analysis.comparison.differences import paired_differences
+from qwen3nb.analysis.comparison.differences import (
+    ALPHA,
+    PairedDifference,
+    corrected,
+    family_words,
+    paired_differences,
+)
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.board.grid import headline_task
+from qwen3nb.answers.explored_task import ExploredTask, top_documents
+from qwen3nb.answers.explorer_page import SEED, SHOWN, ExplorerPage, best_judged, first_ranked
 from qwen3nb.evaluation.mteb.per_query import DocumentText, SearchTexts
-from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.render import table
-from qwen3nb.report.render.differences import difference_text
-from qwen3nb.report.render.html import data_attribute, styled, unstyled
-from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.differences import difference_cells, difference_text
+from qwen3nb.report.render.html import styled, unstyled
 from qwen3nb.report.render.table import MOST_MODELS, Cell, Conclusion, Table, cut
 from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.imports import DataFrame
@@ -38,55 +38,19 @@ from qwen3nb.utils.imports import DataFrame
 _LARGE_DIFFERENCE = 0.5  # those above it are counted in the conclusion
 _LONGEST = 200  # characters of a query in a list, and of a document
 _LONGEST_CAPTION = 300  # characters of a query in a caption
-_LONGEST_QUERY = 2000  # characters of the selected query
-_SHOWN = 5  # documents of a ranking, and judged documents, with their texts
-_MOST_QUERIES = 200  # queries with documents, limited by
-_LARGEST_PAGE = 1_500_000  # characters of a page
-_MARKUP = "<>&\u2028\u2029"  # characters that a browser may take for markup or the end of a script
-
-
-def top_documents(result: Result, query: str) -> list[str]:
-    """Return the ids of a query's top documents; empty if the record does not keep them."""
-    rankings = result.top
-    if rankings is None:
-        return []
-    task = result.task
-    query_of_whole_task = "/".join([*task.splits, *task.subsets, query])  # "test/en/12" for "12"
-    documents = rankings.get(query) or rankings.get(query_of_whole_task) or ()
-    return [str(document) for document in documents]
-
-
-def query_text(result: Result, query: str, texts: SearchTexts | None = None) -> str:
-    """Return a query's text, from the record or from ``texts``; its id if neither has it."""
-    recorded = result.data.queries or {}
-    if query in recorded:
-        return str(recorded[query])
-    text = texts.text(query) if texts else ""
-    return text or query
+_MOST_TASKS = 8  # that a page offers
+_LENGTHS = ("short", "medium", "long")  # thirds of the queries
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explorer(Answer):
+class Explorer(ExploredTask, Answer):
     """Scores of two or more models, the best first, on their shared queries."""
 
-    matrix: ScoreMatrix
-    records: Mapping[str, Result]  # by name of the model in the matrix
-    texts: SearchTexts | None = None  # texts and judgements; without them, ids are shown
-    note: str = ""  # reason for missing texts, and number of models left out
+    others: tuple[ExploredTask, ...] = ()  # more tasks that the interactive page offers
 
     def __repr__(self) -> str:
         size = f"{len(self.models)} models, {len(self.matrix.queries)} queries"
         return f"<Explorer of {self.matrix.task}: {size}>"
-
-    @property
-    def data(self) -> DataUsed:
-        """The data of the scores."""
-        return DataUsed.of(self.records.values())
-
-    @property
-    def models(self) -> list[str]:
-        """Names of the models, the best mean first."""
-        return list(self.matrix.systems)
 
     @property
     def conclusion(self) -> Conclusion:
@@ -95,15 +59,13 @@ class Explorer(Answer):
         differences = self.matrix.column(best) - self.matrix.column(next_best)
         wins = int(np.sum(differences > _LARGE_DIFFERENCE))
         losses = int(np.sum(differences < -_LARGE_DIFFERENCE))
-        largest = np.max(np.abs(differences))
         (mean_difference,) = paired_differences(self.matrix, pairs=[(best, next_best)], seed=0)
-        task = table.short_task(self.matrix.task)
         return Conclusion(
-            f"On {wins + losses} of {mean_difference.n} queries of {task} the two best models "
-            f"differ by more than {_LARGE_DIFFERENCE:g} in {self.matrix.metric}: {best} wins "
-            f"{wins} of them and {next_best} {losses}. The largest difference is {largest:.3f}, "
-            f"the mean over all {mean_difference.n} "
-            f"{difference_text(mean_difference, p_value=False)}.",
+            f"The two best models are more than {_LARGE_DIFFERENCE:g} apart in "
+            f"{self.matrix.metric} on {wins + losses} of {mean_difference.n} queries of "
+            f"{table.short_task(self.matrix.task)}. {best} wins {wins} of them, {next_best} "
+            f"{losses}. Over all {mean_difference.n}, {best} is "
+            f"{difference_text(mean_difference, p_value=False)} ahead.",
             data=self.data,
         )
 
@@ -111,14 +73,101 @@ class Explorer(Answer):
         """The query on which the two best models differ most."""
         return self.query()
 
-    def plot(self) -> "ExplorerPlot":
-        """The interactive plot: a point per query, whose documents are shown when it is chosen."""
-        return ExplorerPlot(self)
+    def plot(self) -> ExplorerPage:
+        """The interactive page: a point per query, whose documents are shown when it is chosen."""
+        return ExplorerPage((self, *self.others))
 
-    def text(self, query: str) -> str:
-        """Return a query's text, from the record or the data, or its id without either."""
-        record = next(iter(self.records.values()))
-        return query_text(record, query, self.texts)
+    def only(
+        self,
+        *,
+        category: str = "",
+        language: str = "",
+        words: tuple[int, int] | None = None,
+    ) -> "Explorer":
+        """Return the explorer of some of the queries.
+
+        ``words`` are the smallest and the largest number of words of a query.
+
+        Raises:
+            ValueError: an unknown category or language, or no query is left.
+        """
+        if category:
+            check_choice("category", category, sorted(set(self.categories)))
+        if language:
+            check_choice("language", language, sorted(set(self.languages)))
+        rows = []
+        for row in range(len(self.matrix.queries)):
+            is_wanted = not category or self.categories[row] == category
+            is_wanted &= not language or self.languages[row] == language
+            if words is not None:
+                is_wanted &= _is_between(self.words[row], words)
+            if is_wanted:
+                rows.append(row)
+        if not rows:
+            raise ValueError("no query has this category, language and length")
+        return replace(self, matrix=self.matrix.at(rows), others=())
+
+    def with_threshold(self, threshold: int, *, metric: str = "MRR@10") -> "Explorer":
+        """Return the explorer with a binary measure, computed again with another threshold.
+
+        Queries without a relevant document at this threshold are left out.
+
+        Raises:
+            ValueError: the records have no grades, or too few documents, for the measure.
+        """
+        graded = self.graded_rankings
+        if isinstance(graded, str):
+            raise ValueError(graded)
+        check_choice("metric", metric, graded.measures)
+        scores = np.array([graded.scores(model, metric, threshold) for model in self.models])
+        rows = np.flatnonzero(np.isfinite(scores).all(axis=0)).tolist()
+        if not rows:
+            raise ValueError(f"no query has a document with a grade of {threshold} or above")
+        matrix = replace(self.matrix, metric=metric, scores=scores)
+        return replace(self, matrix=matrix.at(rows), others=())
+
+    def difference(self, *, first: str = "", second: str = "") -> PairedDifference:
+        """Return the tested mean difference of two models, by default of the two best."""
+        pair = self._pair(first, second)
+        (difference,) = paired_differences(self.matrix, pairs=[pair], seed=SEED)
+        return difference
+
+    def subset_table(self, *, first: str = "", second: str = "") -> Table:
+        """Return a table of the difference in every category, language and third of lengths.
+
+        P-values are corrected over all of its rows, by Holm's method.
+        """
+        first, second = self._pair(first, second)
+        subsets = self._subsets()
+        differences = corrected(
+            [part.difference(first=first, second=second) for part in subsets.values()]
+        )
+        rows = []
+        for name, difference in zip(subsets, differences, strict=True):
+            cells = difference_cells(difference, alpha=ALPHA)
+            rows.append([name, difference.n, *difference.means, *cells])
+        return Table.of(
+            rows,
+            ("queries", "number", first, second, "Δ\n95 % interval", "p\ncorrected"),
+            note=f"{self.matrix.metric}; {family_words(differences)}.",
+            empty="These queries have no categories, languages or texts.",
+            name="explorer-subsets",
+            caption=f"{first} minus {second} by kind of query.",
+            data=self.data,
+        )
+
+    def _subsets(self) -> dict[str, "Explorer"]:
+        """Return the categories, languages and thirds of lengths, by name."""
+        subsets = {}
+        for category in _several(self.categories):
+            subsets[category] = self.only(category=category)
+        for language in _several(self.languages):
+            subsets[language] = self.only(language=language)
+        lengths = sorted(length for length in self.words if length is not None)
+        for name, ends in zip(_LENGTHS, _thirds(lengths), strict=False):
+            smallest, largest = ends
+            subsets[f"{name}, {smallest} to {largest} words"] = self.only(words=ends)
+        return subsets
 
     def to_frame(self, *, first: str = "", second: str = "") -> DataFrame:
         """Return a row per query: text, both scores and their difference, the largest first.
@@ -140,6 +189,25 @@ class Explorer(Answer):
         frame["difference"] = frame[first] - frame[second]
         # By size, gains and losses alike.
         return frame.sort_values("difference", key=lambda column: -column.abs(), kind="stable")
+
+    def largest_table(self, most: int = 12, *, first: str = "", second: str = "") -> Table:
+        """Return the queries on which two models, by default the best, differ most."""
+        frame = self.to_frame(first=first, second=second).head(most)
+        first, second, difference = frame.columns[1:]
+        rows = []
+        for query, row in frame.iterrows():
+            scores = [table.number(row[model]) for model in (first, second)]
+            text = (row["text"], str(query))
+            rows.append([text, *scores, table.number(row[difference], "+.3f")])
+        return Table.of(
+            rows,
+            ("query", first, second, "Δ"),
+            note=f"{self.matrix.metric}; Δ is {first} minus {second}.",
+            kind="words",
+            name="explorer-largest",
+            caption="Queries with the largest differences.",
+            data=self.data,
+        )
 
     def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
         """Return a table of one query: its judged documents, and the top documents of two models.
@@ -167,10 +235,10 @@ class Explorer(Answer):
 
     def _document_rows(self, query: str, models: Sequence[str]) -> list[list[object]]:
         """Return title, grade and ranks of the judged and the top documents of a query."""
-        grades = self.texts.grades(query) if self.texts else {}
+        grades = self.grades(query)
         rankings = {model: top_documents(self.records[model], query) for model in models}
-        best_judged = _best_judged(grades)[:_SHOWN]
-        documents = list(dict.fromkeys([*best_judged, *_first_ranked(rankings)]))
+        judged = best_judged(grades)[:SHOWN]
+        documents = list(dict.fromkeys([*judged, *first_ranked(rankings.values())]))
         texts: Mapping[str, DocumentText] = {}
         if self.texts:
             texts = self.texts.documents({query: documents})[query]
@@ -229,6 +297,14 @@ class NoExplorer(Answer):
         """The reason."""
         return self.conclusion
 
+    def subset_table(self, *, first: str = "", second: str = "") -> Table:
+        """Return an empty table that gives the reason."""
+        return self.query()
+
+    def largest_table(self, most: int = 12, *, first: str = "", second: str = "") -> Table:
+        """Return an empty table that gives the reason."""
+        return self.query()
+
     def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
         """Return an empty table that gives the reason."""
         return Table(("document",), (), self.why)
@@ -240,75 +316,35 @@ class NoExplorer(Answer):
         return pd.DataFrame({"text": [], "difference": []})
 
 
-@dataclass(frozen=True)
-class ExplorerPlot:
-    """The interactive plot of an explorer, as HTML with its data; the book has the script."""
-
-    explorer: Explorer
-
-    def _repr_html_(self) -> str:
-        models = self.explorer.models
-        controls = _model_choice("x", models, models[0]) + _model_choice("y", models, models[1])
-        matrix = self.explorer.matrix
-        alt = (
-            f"A point per query of {table.short_task(matrix.task)}: {matrix.metric} of one model "
-            f"on the x-axis, another on the y-axis; {len(matrix.queries)} queries."
-        )
-        parts = [
-            _note(self.explorer.data.text),
-            f'<div class="q-controls">{controls}</div>',
-            f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>',
-            '<div class="q-picked"><p class="q-note">The points are drawn in the book, by a '
-            "script; the tables below need none.</p></div>",
-            _note(self.explorer.note),
-            f'<script type="application/json">{self._json()}</script>',
-        ]
-        attribute = data_attribute(self.explorer.data)
-        return f'<div class="q-explorer"{attribute}>{"".join(parts)}</div>'
-
-    def _json(self) -> str:
-        """Return the data for the page's script, as text that a script element may have."""
-        text = json.dumps(self._data(), allow_nan=False, separators=(",", ":"))
-        for char in _MARKUP:
-            text = text.replace(char, f"\\u{ord(char):04x}")
-        return text
-
-    def _data(self) -> dict[str, object]:
-        explorer = self.explorer
-        matrix, models = explorer.matrix, explorer.models
-        scores = {}
-        for model in models:
-            # Five digits, for a smaller page.
-            scores[model] = [round(float(score), 5) for score in matrix.column(model)]
-        details = query_details(
-            different_queries(matrix, models, most=_MOST_QUERIES),
-            {model: explorer.records[model] for model in models},
-            explorer.texts,
-        )
-        return {
-            "metric": matrix.metric,
-            "models": models,
-            "colors": model_colors(models),
-            "ids": list(matrix.queries),
-            "texts": [cut(explorer.text(query), _LONGEST) for query in matrix.queries],
-            "scores": scores,
-            "details": details,
-        }
+def _is_between(value: int | None, ends: tuple[int, int]) -> bool:
+    smallest, largest = ends
+    return value is not None and smallest <= value <= largest
 
 
-def _model_choice(axis: str, models: Sequence[str], selected_model: str) -> str:
-    """Return the list from which a reader chooses the model of an axis, as HTML."""
-    options = ""
-    for model in models:
-        attribute = " selected" if model == selected_model else ""
-        options += f"<option{attribute}>{html.escape(model)}</option>"
-    return f'<label>{axis}-axis <select data-axis="{axis}">{options}</select></label>'
+def _several(names: Sequence[str]) -> list[str]:
+    """Return the different names, sorted; none if there is a single one."""
+    different = sorted(set(names))
+    if len(different) < 2:
+        return []
+    return different
 
 
-def _note(text: str) -> str:
-    if not text:
-        return ""
-    return f'<p class="q-note">{html.escape(text)}</p>'
+def _thirds(values: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the ends of thirds of sorted whole numbers that do not overlap, at most three.
+
+    >>> _thirds([1, 2, 3, 4, 5, 6]), _thirds([2, 2, 2])
+    ([(1, 2), (3, 4), (5, 6)], [])
+    """
+    if not values or values[0] == values[-1]:
+        return []
+    thirds = []
+    smallest = values[0]
+    for share in (1, 2, 3):
+        largest = values[len(values) * share // 3 - 1]
+        if largest >= smallest:
+            thirds.append((smallest, largest))
+            smallest = largest + 1
+    return thirds
 
 
 def _rank_cell(document: str, ranking: Sequence[str]) -> Cell:
@@ -317,94 +353,6 @@ def _rank_cell(document: str, ranking: Sequence[str]) -> Cell:
     if ranking:
         return Cell(f"after {len(ranking)}")
     return Cell("not kept")
-
-
-def _best_judged(grades: Mapping[str, int]) -> list[str]:
-    """Return the judged documents, the highest grade first."""
-    return sorted(grades, key=lambda document: (-grades[document], document))
-
-
-def different_queries(matrix: ScoreMatrix, models: Sequence[str], *, most: int) -> list[str]:
-    """Return the queries on which models differ most, from every pair in turn."""
-    rows_by_pair = []
-    for model, other_model in itertools.combinations(models, 2):
-        differences = np.abs(matrix.column(model) - matrix.column(other_model))
-        rows_by_pair.append(np.argsort(-differences, kind="stable")[:most].tolist())
-    # First the largest difference of each pair, then the second largest of each.
-    rows: dict[int, None] = {}
-    for rows_of_rank in zip(*rows_by_pair, strict=True):
-        rows |= dict.fromkeys(rows_of_rank)
-    return [matrix.queries[row] for row in itertools.islice(rows, most)]
-
-
-def query_details(
-    queries: Sequence[str], records: Mapping[str, Result], texts: SearchTexts | None
-) -> dict[str, object]:
-    """Return rankings, judgements and documents of each query for a page.
-
-    The most important queries come first; those that exceed the size of a page are left out.
-    """
-    details = {}
-    names_of_documents = {}
-    for query in queries:
-        rankings = {model: top_documents(record, query) for model, record in records.items()}
-        grades: Mapping[str, int] = {}
-        text = ""
-        if texts:
-            grades = texts.grades(query)
-            text = texts.text(query)[:_LONGEST_QUERY]
-        details[query] = _query_detail(text, rankings, grades)
-        documents_with_text = [*_first_ranked(rankings), *_best_judged(grades)[:_SHOWN]]
-        # Each document once, in this order.
-        names_of_documents[query] = dict.fromkeys(documents_with_text)
-    documents: Mapping[str, Mapping[str, DocumentText]] = {}
-    if texts:
-        documents = texts.documents(names_of_documents)
-    return _what_fits_on_a_page(details, documents)
-
-
-def _what_fits_on_a_page(
-    details: Mapping[str, dict[str, object]],
-    documents: Mapping[str, Mapping[str, DocumentText]],
-) -> dict[str, object]:
-    """Return the first queries with their documents, each document once."""
-    details_on_page: dict[str, object] = {}
-    documents_on_page: dict[str, list[str]] = {}
-    size = 0
-    for query, detail in details.items():
-        new_documents = {}
-        for name, document in documents.get(query, {}).items():
-            if name not in documents_on_page:
-                new_documents[name] = [cut(document.title, _LONGEST), cut(document.text, _LONGEST)]
-        size += len(json.dumps([query, detail, new_documents]))
-        if size > _LARGEST_PAGE:
-            break
-        details_on_page[query] = detail
-        documents_on_page |= new_documents
-    return {"queries": details_on_page, "documents": documents_on_page}
-
-
-def _first_ranked(rankings: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the first documents of each ranking, those of several more than once."""
-    documents: list[str] = []
-    for ranking in rankings.values():
-        documents += ranking[:_SHOWN]
-    return documents
-
-
-def _query_detail(
-    text: str, rankings: Mapping[str, Sequence[str]], grades: Mapping[str, int]
-) -> dict[str, object]:
-    best_judged = _best_judged(grades)[:_SHOWN]
-    documents = {*best_judged, *itertools.chain(*rankings.values())}
-    return {
-        "text": text,
-        "top": {model: ranking for model, ranking in rankings.items() if ranking},
-        "judged": best_judged,
-        "count": len(grades),
-        "relevant": sum(grade > 0 for grade in grades.values()),
-        "grades": {name: grade for name, grade in grades.items() if name in documents},
-    }
 
 
 def explore(
@@ -419,10 +367,10 @@ def explore(
     """Return the explorer of a task, or the reason why there is none.
 
     Without a ``task``, it is the one of the ``tier`` that most models have, by default of the
-    richest tier with records. The metric is per query, and between 0 and 1. ``models`` names two or
-    more, also in a comma-separated string; by default all, or the best of many. Texts and
-    judgements are by default those of the task, if its data are available locally; otherwise, ids
-    are shown with the reason.
+    richest tier with records; without one, any that most models have. Its page offers other tasks
+    too. The metric is per query, and between 0 and 1. ``models`` names two or more, also in a
+    comma-separated string; by default all, or the best of many. Texts and judgements are by default
+    those of the task, if its data are available locally; otherwise, ids are shown with the reason.
 
     Raises:
         ValueError: a task that no record has, an unknown model, or only one; lists the known ones.
@@ -430,18 +378,55 @@ def explore(
     all_records = latest(results)
     if task and all_records:
         check_choice("task", task, sorted({record.task.key for record in all_records}))
-    if not task:
-        task = headline_task(all_records, tier=tier or richest_tier(all_records))
+    names = split_names(models) if isinstance(models, str) else models
+    if task:
+        return _explore_task(all_records, task, metric=metric, names=names, texts=texts)
+    task = headline_task(all_records, tier=tier or richest_tier(all_records))
+    answer = _explore_task(all_records, task, metric=metric, names=names, texts=texts)
+    if names:
+        return answer
+    explorers = []
+    if isinstance(answer, Explorer):
+        explorers.append(answer)
+    for other_task in _other_tasks(all_records, task, metric)[: _MOST_TASKS - 1]:
+        other = _explore_task(all_records, other_task, metric=metric, texts=texts)
+        if isinstance(other, Explorer):
+            explorers.append(other)
+    if not explorers:
+        return answer
+    # Such as the largest collection of own data, in a study without a tier's tasks.
+    first, *others = explorers
+    return replace(first, others=tuple(others))
+
+
+def _other_tasks(records: Iterable[Result], task: str, metric: str) -> list[str]:
+    """Return the other tasks with a metric, those of most models first."""
+    models: dict[str, set[str]] = {}
+    for record in records:
+        if metric in record.per_query:
+            models.setdefault(record.task.key, set()).add(record.model.identity)
+    models.pop(task, None)
+    return sorted(models, key=lambda name: (-len(models[name]), name))
+
+
+def _explore_task(
+    all_records: Sequence[Result],
+    task: str,
+    *,
+    metric: str,
+    names: Sequence[str] = (),
+    texts: SearchTexts | None = None,
+) -> Explorer | NoExplorer:
+    """Return the explorer of one task, or the reason why there is none."""
     on_task = [record for record in all_records if record.task.key == task]
     matrices, reasons = alignment.pair_results(on_task, metric=metric, tasks=[task])
     if not matrices:
         reason = "; ".join(reasons) or "there is none"
         return NoExplorer(f"Two models with {metric} on {task} are needed: {reason}.")
-    all_models = _best_first(matrices[0])
-    names = split_names(models) if isinstance(models, str) else models
+    by_name = _records_by_name(on_task)
+    all_models = _best_first(_joined_parts(matrices, task, by_name))
     offered_models = _offered_models(all_models.systems, names)
     matrix = _rows_of(all_models, offered_models)
-    by_name = _records_by_name(on_task, matrix.task)
     records = {name: by_name[name] for name in offered_models}
     notes = []
     record = records[offered_models[0]]
@@ -455,6 +440,56 @@ def explore(
         count = table.plural(hidden_models, "model")
         notes.append(f"{count} not shown: -p models A,B chooses.")
     return Explorer(matrix, records, texts, " ".join(notes))
+
+
+def _joined_parts(
+    matrices: Sequence[ScoreMatrix], task: str, records: Mapping[str, Result]
+) -> ScoreMatrix:
+    """Return the scores on all parts of a task, by the ids that its records have.
+
+    Only the first part, if no two models have all of them.
+    """
+    has_parts = any(record.parts for record in records.values())
+    if not has_parts:
+        return matrices[0]
+    systems = _in_all(matrices)
+    if len(systems) < 2:
+        matrices = matrices[:1]
+        systems = _in_all(matrices)
+    prefixes = _prefixes_of_parts(records.values())
+    queries: list[str] = []
+    clusters: list[str] = []
+    for matrix in matrices:
+        prefix = prefixes[matrix.task]
+        queries += [prefix + query for query in matrix.queries]
+        clusters += [prefix + cluster for cluster in matrix.clusters]
+    if len(clusters) < len(queries):  # of one part, they are not known
+        clusters = []
+    return ScoreMatrix(
+        task=task,
+        metric=matrices[0].metric,
+        systems=tuple(systems),
+        queries=tuple(queries),
+        scores=np.hstack([matrix.scores_of(systems) for matrix in matrices]),
+        unpaired={},
+        clusters=tuple(clusters),
+    )
+
+
+def _in_all(matrices: Sequence[ScoreMatrix]) -> list[str]:
+    """Return the models that all matrices have."""
+    systems = list(matrices[0].systems)
+    for matrix in matrices[1:]:
+        systems = [system for system in systems if system in matrix.systems]
+    return systems
+
+
+def _prefixes_of_parts(records: Iterable[Result]) -> dict[str, str]:
+    """Return what the ids of queries begin with, by key of the part."""
+    prefixes = {}
+    for part in alignment.by_part(records):
+        prefixes[part.task.key] = "/".join([*part.task.splits, *part.task.subsets, ""])
+    return prefixes
 
 
 def _offered_models(all_models: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -483,12 +518,8 @@ def _rows_of(matrix: ScoreMatrix, models: Sequence[str]) -> ScoreMatrix:
     return replace(matrix, systems=tuple(models), scores=matrix.scores[rows])
 
 
-def _records_by_name(results: Iterable[Result], task: str) -> dict[str, Result]:
-    """Return the newest records of a task, or of a part of one, by name of the model."""
-    records = alignment.by_part(alignment.newest_records(results)[0])
+def _records_by_name(results: Iterable[Result]) -> dict[str, Result]:
+    """Return the newest records of a task by name of the model."""
+    records = alignment.newest_records(results)[0]
     names = alignment.system_names(records)
-    return {
-        names[record.model.identity, record.seed]: record
-        for record in records
-        if record.task.key == task
-    }
+    return {names[record.model.identity, record.seed]: record for record in records}

@@ -17,7 +17,7 @@ from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.board.lead import Lead, find_lead
 from qwen3nb.answers.comparison import Comparison
-from qwen3nb.answers.explorer import query_text
+from qwen3nb.answers.explored_task import query_text
 from qwen3nb.answers.leaderboard import Leaderboard, leaderboard
 from qwen3nb.evaluation.mteb.per_query import SearchTexts
 from qwen3nb.metrics.intervals import Array, Interval

@@ -13,7 +13,7 @@ from functools import cached_property
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.candidate_rules import CUSTOM_DATA, NothingFoundError
 from qwen3nb.answers.candidates import Candidates, compare_candidates
-from qwen3nb.answers.explorer import query_text
+from qwen3nb.answers.explored_task import query_text
 from qwen3nb.metrics.retrieval import UNJUDGED
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result

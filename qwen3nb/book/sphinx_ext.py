@@ -15,12 +15,10 @@ from __future__ import annotations
 import html
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -61,7 +59,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     # Listeners of one event are called in the order of their priorities.
     app.connect("config-inited", _refresh, priority=100)
     app.connect("config-inited", _list_pages, priority=850)  # the contents are read at 900
-    app.connect("html-page-context", _add_plotly, priority=400)
     app.connect("html-page-context", _add_footer, priority=600)
     app.connect("html-page-context", _drop_remote, priority=900)
     app.connect("build-finished", _finish)
@@ -199,20 +196,6 @@ def _visit_math(translator: Any, node: nodes.Element) -> None:
     else:
         translator.body.append(convert(node.astext()))
     raise SkipNode  # its text is written already
-
-
-def _add_plotly(
-    app: Sphinx, page: str, template: str, context: PageContext, doctree: object
-) -> None:
-    """Add Plotly's script to the pages that use it."""
-    if 'class="q-explorer"' not in context.get("body", ""):  # no interactive plot
-        return
-    static = Path(app.outdir) / "_static"
-    static.mkdir(parents=True, exist_ok=True)
-    with as_file(files("plotly") / "package_data" / "plotly.min.js") as script:
-        if not (static / script.name).is_file():
-            shutil.copyfile(script, static / script.name)
-        app.add_js_file(script.name)
 
 
 def _drop_remote(

@@ -9,7 +9,7 @@ from qwen3nb.cli.program import CommandWithParts
 HEAVY = set(
     """
     IPython asyncio datasets httpx huggingface_hub matplotlib mteb nbformat numpy pandas papermill
-    peft plotly pyarrow pydantic ray requests rich scipy sentence_transformers sklearn sphinx torch
+    peft pyarrow pydantic ray requests rich scipy sentence_transformers sklearn sphinx torch
     tqdm transformers yaml
     """.split()  # noqa: SIM905 - a list of words reads better as lines
 )

@@ -1,23 +1,16 @@
 import json
 from itertools import combinations
-from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
-from helpers import REPOSITORY
-from helpers.browser import used
 from helpers.html import HOSTILE, Tags
 from helpers.records import RETRIEVAL as TASK
 from helpers.records import amend, make, state
 from helpers.search_texts import search_texts
 
-from qwen3nb.answers.explorer import (
-    NoExplorer,
-    different_queries,
-    explore,
-    query_details,
-    top_documents,
-)
+from qwen3nb.answers.explored_task import top_documents
+from qwen3nb.answers.explorer import NoExplorer, explore
+from qwen3nb.answers.explorer_page import different_queries
 from qwen3nb.records.results import Results
 
 DOCUMENTS = {f"d{i}": (f"Title {i}", f"text {i}") for i in range(8)}
@@ -45,8 +38,8 @@ def test_of_many_models_the_page_offers_the_best_or_those_chosen():
     texts = search_texts(QUERIES, DOCUMENTS, QRELS)
     best = explore(results, task=TASK, texts=texts)
     data = data_of(best.plot()._repr_html_())
-    assert data["models"] == [f"m{i:02d}" for i in range(31, 1, -1)] == list(data["scores"])
-    assert "2 models not shown" in best.plot()._repr_html_()
+    assert data["models"] == [f"m{i:02d}" for i in range(31, 1, -1)] == list(scores_of(data))
+    assert "2 models not shown" in data["note"]
     selected = explore(results, task=TASK, texts=texts, models="m00,m07")
     assert data_of(selected.plot()._repr_html_())["models"] == ["m07", "m00"]
     for wrong, named in {
@@ -80,7 +73,15 @@ def data_of(page):
     start = page.index('<script type="application/json">') + len('<script type="application/json">')
     text = page[start : page.index("</script>", start)]
     assert not set("<>&") & set(text)
-    return json.loads(text)
+    (task,) = json.loads(text)["tasks"]
+    return task
+
+
+def scores_of(data):
+    return {
+        model: [data["values"][place] for place in column]
+        for model, column in zip(data["models"], data["scores"], strict=True)
+    }
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "\u2028 ' \" </script"])
@@ -92,11 +93,12 @@ def test_the_explorer_holds_texts_and_never_markup(text):
     explorer = explore(results, task=TASK, texts=texts)
     page = explorer.plot()._repr_html_()
     data = data_of(page)
-    assert data["ids"][data["texts"].index(" ".join(text.split()))] == text
-    detail = data["details"]["queries"][text]
-    assert (detail["text"], detail["judged"], detail["top"]["m"]) == (text, [text], [text])
+    assert data["ids"][data["texts"].index(text)] == text
+    rankings, grades, judged, *counts = data["details"][text]
+    assert data["documents"] == [text]
+    assert (rankings, grades, judged, counts) == ([[0], [0]], {"0": 1}, [0], [1, 1])
     assert data["models"] == explorer.models
-    assert set(Tags(page).tags) <= {"div", "label", "select", "option", "p", "script"}
+    assert set(Tags(page).tags) == {"div", "p", "script"}
     for table in (explorer.to_frame(), explorer.query(text)):
         assert not {"script", "img", "include"} & set(Tags(table._repr_html_()).tags)
 
@@ -104,7 +106,7 @@ def test_the_explorer_holds_texts_and_never_markup(text):
 def test_the_explorer_orders_models_and_shows_true_numbers(explorer):
     assert explorer.models == ["b", "a"]
     data = data_of(explorer.plot()._repr_html_())
-    assert data["scores"] == {"b": [0.2, 0.4, 0.9], "a": [0.1, 0.5, 0.3]}
+    assert scores_of(data) == {"b": [0.2, 0.4, 0.9], "a": [0.1, 0.5, 0.3]}
     assert (data["ids"], data["texts"]) == (["q0", "q1", "q2"], ["zero", "one", "two"])
     frame = explorer.to_frame()
     assert list(frame.columns) == ["text", "b", "a", "difference"]
@@ -137,17 +139,20 @@ def test_a_page_holds_the_largest_differences_of_every_pair_and_is_not_large(mon
     results = [ranked(name, range(8), rng.uniform(0, 1, 60)) for name in "abc"]
     texts = search_texts({f"q{i}": "query " * 30 for i in range(60)}, DOCUMENTS)
     explorer = explore(results, task=TASK, texts=texts)
-    kept = different_queries(explorer.matrix, explorer.models, most=20)
-    assert len(set(kept)) == 20
+    kept = different_queries(explorer.matrix, explorer.models)
+    assert sorted(kept) == list(explorer.matrix.queries)
     for first, second in combinations(explorer.models, 2):
-        assert set(explorer.to_frame(first=first, second=second).index[:3]) <= set(kept)
-    whole = query_details(kept, explorer.records, texts)
-    assert list(whole["queries"]) == kept
-    module = "qwen3nb.answers.explorer._LARGEST_PAGE"
-    monkeypatch.setattr(module, len(json.dumps(whole)) // 2)
-    part = query_details(kept, explorer.records, texts)
-    assert list(part["queries"]) == kept[: len(part["queries"])]
-    assert 5 < len(part["queries"]) < 15
+        assert set(explorer.to_frame(first=first, second=second).index[:3]) <= set(kept[:20])
+    whole = data_of(explorer.plot()._repr_html_())
+    assert list(whole["details"]) == kept
+    size = len(json.dumps(whole["details"])) // 2
+    monkeypatch.setattr("qwen3nb.answers.explorer_page._RANKINGS", size)
+    part = data_of(explorer.plot()._repr_html_())
+    assert list(part["details"]) == kept[: len(part["details"])]
+    assert 15 < len(part["details"]) < 45
+    monkeypatch.setattr("qwen3nb.answers.explorer_page._ALL_QUERIES", 60 * 80)
+    part = data_of(explorer.plot()._repr_html_())
+    assert {len(text) for text in part["texts"]} == {80}
 
 
 @pytest.mark.integration
@@ -174,74 +179,48 @@ def test_the_rankings_of_a_part_are_those_of_the_whole_task():
     assert tops == [["d"], ["e"], []]
 
 
-def page_of(explorer, folder):
-    from importlib.resources import files
-
-    scripts = [
-        files("plotly") / "package_data" / "plotly.min.js",
-        REPOSITORY / "book" / "_static" / "q-explorer.js",
-    ]
-    tags = "".join(f'<script src="file://{script}"></script>' for script in scripts)
-    page = folder / "page.html"
-    body = f"{explorer.plot()._repr_html_()}{tags}"
-    page.write_text(f"<!DOCTYPE html><html><head></head><body>{body}</body>")
-    return page
-
-
-@pytest.mark.integration
-def test_a_click_shows_the_query_and_its_address_both_rankings(tmp_path):
-    hostile = "<img src=x onerror=alert(1)>"
-    results = [
-        ranked("a", (0, 1, 2), {"q0": 0.1, hostile: 0.5, "q2": 0.3}),
-        ranked(hostile, (1, 5), {"q0": 0.2, hostile: 0.4, "q2": 0.9}),
-    ]
-    texts = search_texts(
-        {"q0": "zero", hostile: hostile},
-        {**DOCUMENTS, "d1": (hostile, hostile)},
-        {hostile: {"d1": 2}},
-    )
-    page = page_of(explore(results, task=TASK, texts=texts), tmp_path)
-    shown = used(
-        page,
-        """
-        const plot = document.querySelector('.q-plot');
-        const panel = document.querySelector('.q-picked');
-        const all = (what) => [...panel.querySelectorAll(what)].map(e => e.textContent);
-        const changed = () => dispatchEvent(new HashChangeEvent('hashchange'));
-        const hash = () => { changed(); return location.hash };
-        const ids = JSON.parse(document.querySelector('.q-explorer script').textContent).ids;
-        const index = ids.indexOf('<img src=x onerror=alert(1)>');
-        plot.emit('plotly_click', {points: [{curveNumber: 0, pointIndex: index}]});
-        const clicked = hash();
-        const first = [all('.q-question'), all('.q-scores li'), all('.q-side .q-other')];
-        const list = document.querySelector('[data-axis=x]');
-        list.value = 'a';
-        list.dispatchEvent(new Event('change'));
-        const swapped = hash();
-        location.hash = '#q=none&a=nobody';
-        hash();
-        return {clicked, first, swapped, unknown: all('p'),
-                images: document.querySelectorAll('img').length};
-        """,
-        folder=tmp_path / "p",
-    )
-    address = parse_qs(shown["clicked"][1:])
-    assert address == {"q": [hostile], "a": [hostile], "b": ["a"]}
-    question, scores, others = shown["first"]
-    assert (question, scores) == ([hostile], ["a0.500", f"{hostile}0.400"])
-    assert others == ["rank 2 of a", f"rank 1 of {hostile}"]
-    assert parse_qs(shown["swapped"][1:])["a"] == ["a"]
-    assert shown["unknown"] == ["No model nobody on this page.", "This page has no query none."]
-    assert shown["images"] == 0
-
-
 def test_the_conclusion_counts_who_wins_where_they_are_far_apart():
     records = [make("a", [0.9] * 20 + [0.1]), make("b", [0.0] * 19 + [0.2, 0.9])]
     texts = search_texts({"q0": "x"})
     text = explore(records, task=TASK, texts=texts).conclusion.text
-    assert text.startswith("On 21 of 21 queries of Retrieval the two best models differ by more")
-    assert "a wins 20 of them and b 1. The largest difference is 0.900, the mean" in text
+    assert text.startswith(
+        "The two best models are more than 0.5 apart in nDCG@10 on 21 of 21 queries of Retrieval. "
+        "a wins 20 of them, b 1. Over all 21, a is +"
+    )
     near = [make("a", (0.5, 0.6)), make("b", (0.4, 0.6))]
     text = explore(near, task=TASK, texts=texts).conclusion.text
-    assert text.startswith("On 0 of 2 queries")
+    assert "on 0 of 2 queries" in text
     assert "+0.050 [" in text
+
+
+def test_kinds_of_queries_are_compared_with_one_correction(explorer):
+    scores = np.random.default_rng(0).uniform(0, 0.8, 30)
+    records = [make("a", scores + 0.1), make("b", scores)]
+    for record in records:
+        categories = {f"q{i}": "odd" if i % 2 else "even" for i in range(30)}
+        amend(record, "task", categories=categories)
+    texts = search_texts({f"q{i}": "word " * (1 + i % 6) for i in range(30)})
+    table = explore(records, task=TASK, texts=texts).subset_table()
+    assert [row[0].text for row in table.rows] == [
+        "even",
+        "odd",
+        "short, 1 to 2 words",
+        "medium, 3 to 4 words",
+        "long, 5 to 6 words",
+    ]
+    assert [row[1].text for row in table.rows] == ["15", "15", "10", "10", "10"]
+    assert "Holm over 5" in table.note
+    # Two of the 1,024 flips of ten equal differences; of five tests, two have a smaller p.
+    assert table.rows[2][5].value == pytest.approx(3 * 2 / 2**10)
+    # One length, no category: nothing to compare.
+    assert explorer.subset_table().rows == ()
+
+
+def test_a_kind_of_queries_that_is_not_there_is_refused(explorer):
+    assert explorer.only(words=(1, 1)).matrix.queries == explorer.matrix.queries
+    with pytest.raises(ValueError, match="no query has this category, language and length"):
+        explorer.only(words=(2, 3))
+    with pytest.raises(ValueError, match="unknown category 'x'"):
+        explorer.only(category="x")
+    with pytest.raises(ValueError, match="The records have no measure with a threshold"):
+        explorer.with_threshold(2)
