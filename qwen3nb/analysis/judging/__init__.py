@@ -1,0 +1,1 @@
+"""Which document to grade next, and when the grades decide between models."""

@@ -1,0 +1,187 @@
+"""What to grade next, and when the grades decide between two models."""
+
+import numpy as np
+import pytest
+
+from qwen3nb.analysis.judging.pool import grading_pool
+from qwen3nb.analysis.judging.session import GradingSession
+from qwen3nb.analysis.judging.sign_test import PositiveTest
+
+ONE = 1.0  # discounts of the ranks 1, 2 and 3
+TWO = 1 / np.log2(3)
+THREE = 0.5
+
+
+def two_models(documents=5, queries=30):
+    """Rankings of ``new``, which puts the relevant document first, and ``old``, which does not."""
+    new, old = {}, {}
+    for query in range(queries):
+        names = [f"d{query}-{rank}" for rank in range(documents)]
+        new[f"q{query}"] = names
+        old[f"q{query}"] = [*names[1:], names[0]]
+    return {"old": old, "new": new}
+
+
+def grade_all(session, grade_of, *, most=None):
+    """Grade what the session asks for until it ends; return the number of grades."""
+    while most is None or len(session.grades) < most:
+        pair = session.next_pair()
+        if pair is None:
+            break
+        session.grade(pair, grade_of(*session.pool.pairs[pair]))
+    return len(session.grades)
+
+
+def first_is_relevant(query, document):
+    return 3 if document.endswith("-0") else 0
+
+
+def test_a_document_counts_by_the_difference_of_its_discounts():
+    rankings = {"old": {"q": ["a", "b", "c"]}, "new": {"q": ["a", "c", "d"]}}
+    pool = grading_pool(rankings, current="old")
+    assert pool.pairs == [("q", "a"), ("q", "b"), ("q", "c"), ("q", "d")]
+    assert pool.weights == pytest.approx(np.array([[0, -TWO, TWO - THREE, THREE]]))
+    assert list(pool.counts) == [False, True, True, True]
+    assert list(pool.best_ranks) == [0, 1, 1, 2]
+    assert list(pool.times_found) == [2, 1, 2, 1]
+
+
+def test_the_sum_of_weighted_grades_is_the_difference_of_dcg():
+    rankings = {"old": {"q": ["a", "b"]}, "new": {"q": ["b", "c"]}}
+    session = GradingSession(grading_pool(rankings, current="old"), seed=0)
+    grades = {"a": 1, "b": 3, "c": 2}
+    grade_all(session, lambda query, document: grades[document])
+    (standing,) = session.standings()
+    assert standing.total == pytest.approx((3 * ONE + 2 * TWO) - (1 * ONE + 3 * TWO))
+
+
+def test_a_clear_difference_takes_few_grades():
+    session = GradingSession(grading_pool(two_models(), current="old"), seed=0)
+    count = grade_all(session, first_is_relevant)
+    (standing,) = session.standings()
+    assert standing.is_better()
+    assert not standing.is_worse()
+    assert count < len(session.pool) / 3
+
+
+def test_the_same_grades_give_the_same_state():
+    pool = grading_pool(two_models(), current="old")
+    first, second = GradingSession(pool, seed=1), GradingSession(pool, seed=1)
+    grade_all(first, first_is_relevant, most=9)
+    for pair, grade in first.grades.items():
+        second.grade(pair, grade)
+    assert second.standings() == first.standings()
+    assert second.next_pair() == first.next_pair()
+
+
+def test_where_models_rank_alike_nothing_is_asked():
+    rankings = {"old": {"q": ["a", "b"]}, "new": {"q": ["a", "b"]}}
+    session = GradingSession(grading_pool(rankings, current="old"), seed=0)
+    assert session.next_pair() is None
+    (standing,) = session.standings()
+    assert (standing.is_complete, standing.total) == (True, 0)
+    assert not standing.is_better()
+    assert not standing.is_worse()
+
+
+def equal_models(queries=16):
+    """Two models of equal DCG: each has the relevant document first on half of the queries."""
+    rankings = two_models(queries=queries)
+    for query in range(queries // 2):
+        name = f"q{query}"
+        rankings["old"][name], rankings["new"][name] = rankings["new"][name], rankings["old"][name]
+    return rankings
+
+
+def test_between_equal_models_a_session_seldom_decides():
+    """At most one in twenty decides for the candidate, and for the other; see `sign_test`."""
+    pool = grading_pool(equal_models(), current="old")
+    sessions = 60
+    better, worse = 0, 0
+    for seed in range(sessions):
+        session = GradingSession(pool, seed=seed)
+        grade_all(session, first_is_relevant)
+        (standing,) = session.standings()
+        better += standing.is_better()
+        worse += standing.is_worse()
+    most = 0.05 * sessions + 2 * np.sqrt(0.05 * 0.95 * sessions)  # two standard errors
+    assert max(better, worse) <= most
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_nobody_could_grade_is_taken_for_the_worst(seed):
+    """Where every relevant document was skipped, nothing is shown."""
+    session = GradingSession(grading_pool(two_models(), current="old"), seed=seed)
+    while True:
+        pair = session.next_pair()
+        if pair is None:
+            break
+        if session.pool.documents[pair].endswith("-0"):
+            session.skip(pair)
+        else:
+            session.grade(pair, 0)
+    (standing,) = session.standings()
+    assert standing.is_complete
+    assert not standing.is_better()
+    for pair in list(session.skipped):
+        session.grade(pair, 3)
+    assert session.standings()[0].is_better()  # now it is known for certain
+
+
+def test_grades_that_were_not_asked_for_are_known_but_no_evidence():
+    session = GradingSession(grading_pool(two_models(), current="old"), seed=0)
+    next_pair = session.next_pair()
+    other = next(pair for pair in range(len(session.pool)) if pair != next_pair)
+    session.grade(other, 1)
+    (standing,) = session.standings()
+    assert (standing.p_better, standing.p_worse) == (1.0, 1.0)
+    assert session.chances()[other] == 0
+
+
+def test_two_candidates_share_the_level():
+    rankings = two_models()
+    rankings["same"] = rankings["old"]
+    rankings["other"] = rankings["new"]
+    one = GradingSession(grading_pool(two_models(), current="old"), seed=0)
+    three = GradingSession(grading_pool(rankings, current="old"), seed=0)
+    for session in (one, three):
+        for pair, (query, document) in enumerate(session.pool.pairs[:40]):
+            session.grade(pair, first_is_relevant(query, document), grader="")
+    by_name = {standing.candidate: standing for standing in three.standings()}
+    assert by_name["same"].is_complete
+    assert by_name["new"].p_better == by_name["other"].p_better
+
+
+@pytest.mark.parametrize(
+    ("rankings", "message"),
+    [
+        ({"new": {"q": ["a"]}}, "no ranking of 'old'; there are some of: new"),
+        ({"old": {"q": ["a"]}}, "only 'old' has a ranking; a choice needs another model"),
+    ],
+)
+def test_too_few_rankings_are_refused(rankings, message):
+    with pytest.raises(ValueError, match=message):
+        grading_pool(rankings, current="old")
+
+
+@pytest.mark.parametrize("grade", [-1, 4])
+def test_a_grade_out_of_bounds_is_refused(grade):
+    session = GradingSession(grading_pool(two_models(), current="old"), seed=0)
+    with pytest.raises(ValueError, match=f"expected a grade from 0 to 3; got {grade}"):
+        session.grade(0, grade)
+
+
+def test_the_capital_of_a_fair_game_does_not_grow():
+    """The mean of the capital over the two outcomes of a fair coin is what it was."""
+    outcomes = []
+    for estimate in (-1.0, 1.0):
+        test = PositiveTest()
+        test.bet(estimate, least=-1.0)
+        outcomes.append(np.exp(test._log_capitals))
+    assert np.mean(outcomes, axis=0) == pytest.approx(1.0)
+
+
+def test_a_sum_that_cannot_be_negative_takes_no_bet():
+    test = PositiveTest()
+    test.bet(5.0, least=0.0)
+    assert test.p_value == 1.0
