@@ -84,7 +84,8 @@ answers.changes answers.reproduction answers.checks answers.all_results answers.
 answers.one_query answers.run_trace answers.evaluation answers.prompts answers.planned
 answers.trainings
 report.evaluation
-answers.reranking answers.interference answers.recommendation answers.findings answers.landing
+answers.reranking answers.interference answers.recommendation answers.languages answers.findings
+answers.landing
 answers
 report.card report.hub_results report.paper report.model_report
 study execution answers.status book demo cli

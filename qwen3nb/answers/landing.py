@@ -14,6 +14,7 @@ from qwen3nb.analysis.comparison.brackets import Ties
 from qwen3nb.answers.board.lead import how_sure_page
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.answers.findings import all_findings, cards, evidence_table
+from qwen3nb.answers.languages import language_table
 from qwen3nb.answers.leaderboard import Leaderboard
 from qwen3nb.answers.own_data import OwnData, collections, own_data, page_of
 from qwen3nb.answers.recommendation import (
@@ -56,7 +57,7 @@ def landing_page(
     shown = all_findings(comparison, records, task=task, links=links, folder=folder)
     shown = shown[:_MOST_FINDINGS]
     own = [own_data(board.results, name) for name in collections(board.results)]
-    numbers = [evidence_table(shown)]
+    numbers = [language_table(board.results), evidence_table(shown)]
     if comparison.records:
         lead = headline_lead(comparison, task=task, results=records, folder=folder)
         lead += "".join(own_box(answer, folder=folder, among=len(own)) for answer in own)
