@@ -58,6 +58,13 @@ _AGAINST = re.compile(
     r"^(?P<first>\S.*?) scores (?P<metric>\S.*?) (?P<score>[\d.]+) on (?P<task>[^,]+), "
     r"(?P<words>better than|worse than|as good as) (?P<second>.+?) with (?P<other>\d[\d.]*\d)"
 )
+_TWO_MODELS = re.compile(
+    r"^(?:(?P<first>\S+) is better than (?P<second>.+?)(?:, by less than [\d.]+,)?"
+    r"|No difference between (?P<one>\S+) and (?P<other>.+?) is shown) on "
+    r"(?:(?:all|any of) \d+ tasks; on )?(?P<task>[^:,]+?)"
+    r"(?:: |, )(?P<metric>\S.*?) (?:is )?(?P<score>\d[\d.]*\d) against (?P<less>\d[\d.]*\d)\. The "
+    rf"difference is (?P<effect>[+-][\d.]+); .* between (?P<low>{_END}) and (?P<high>{_END})\."
+)
 _BETTER, _WORSE, _AS_GOOD = "the first is better", "the second is better", "no difference shown"
 _VERDICTS = {
     "better": _BETTER,
@@ -295,7 +302,7 @@ def statements(name: str, page: _Reader) -> Iterator[Statement]:
             yield from _of_model(table, where)
         elif table.caption.startswith("Paired differences from "):
             yield from _of_differences(table, where)
-        elif table.caption.startswith("Difference of each model from "):
+        elif table.caption.startswith("Scores of the models, next to "):
             yield from _of_compared(table, where)
         elif table.caption.startswith("Scores of all models"):
             yield from _of_board(table, where)
@@ -315,6 +322,7 @@ def statements(name: str, page: _Reader) -> Iterator[Statement]:
         yield from _of_description(text, f"{name}, figure")
     for text in page.sentences:
         yield from _of_sentence(text, f"{name}, conclusion")
+        yield from _of_two_models(text, f"{name}, conclusion")
     if any(map(_OF_STUDY.match, (table.name for table in page.tables))):
         yield from _of_effects(page, name)
 
@@ -444,17 +452,19 @@ def _significant(p: str, ends: str) -> bool:
 
 
 def _of_compared(table: PageTable, where: str) -> Iterator[Statement]:
-    """Differences from a baseline: models by tasks, or tasks by models."""
-    match = re.match(r"Difference of each model from (.+), with its 95", table.caption)
-    second = match[1] if match else ""
+    """Scores next to those of a baseline, models by tasks, or tasks by models."""
+    second = table.caption.removeprefix("Scores of the models, next to ").rstrip(".")
     by_task = bool(table.heads) and table.heads[0].text == "task"
     for row in table.rows[1:]:
         for head, cell in zip(table.heads[1:], row[1:], strict=True):
             task, model = (row[0], head.text) if by_task else (head, row[0].text)
             metric, _, baseline = task.detail.partition(", n = ")
             to = baseline.partition(", to ")[2] or second
-            if " (on " not in to:
-                yield from _differ(model, to, (task.text, metric), cell, where)
+            of = (task.text, metric)
+            yield from _scored(model, *of, Cell(cell.text), where)
+            words = cell.detail.partition(",")[0] or "no difference shown"
+            if re.fullmatch(r"[\d.]+", cell.text) and " (on " not in to:
+                yield from _judged(model, to, of, words, where)
 
 
 def _of_board(table: PageTable, where: str) -> Iterator[Statement]:
@@ -659,6 +669,21 @@ def _of_sentence(text: str, where: str) -> Iterator[Statement]:
     yield Statement(("lead", *of), text, where)
     change = Cell(f"+{match['effect']}", match["of_effect"])
     yield from _differ(match["first"], match["second"], of, change, where)
+
+
+def _of_two_models(text: str, where: str) -> Iterator[Statement]:
+    """Which of two models is better on a task, with both scores and their difference."""
+    match = _TWO_MODELS.match(text)
+    if match is None:
+        return
+    first, second = match["first"] or match["one"], match["second"] or match["other"]
+    of = (match["task"], match["metric"])
+    yield from _scored(first, *of, Cell(match["score"]), where)
+    yield from _scored(second, *of, Cell(match["less"]), where)
+    words = "better than" if match["first"] else "as good as"
+    yield from _judged(first, second, of, words, where)
+    change = Cell(match["effect"], f"[{match['low']}, {match['high']}]")
+    yield from _differ(first, second, of, change, where)
 
 
 def _of_score_in_words(text: str, where: str) -> Iterator[Statement]:

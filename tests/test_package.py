@@ -76,7 +76,8 @@ evaluation.parity
 bench
 cluster
 report.render
-answers.answer answers.comparison answers.board answers.leaderboard answers.against_baseline
+answers.answer answers.compared answers.comparison answers.board answers.leaderboard
+answers.against_baseline
 answers.decision answers.doubts answers.candidate_rules answers.explored_task
 answers.explorer_page answers.explorer answers.how_sure
 answers.candidates answers.own_data

@@ -262,7 +262,7 @@ class Candidates(Answer):
 
     def figure(self) -> Figure | None:
         """The differences from the model in use, a panel per metric."""
-        return self.comparison.figure()
+        return self.comparison.differences_figure()
 
     def to_frame(self) -> DataFrame:
         """The differences from the model in use as numbers, a row per metric and candidate."""

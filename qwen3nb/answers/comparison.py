@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qwen3nb.analysis.comparison import alignment
-from qwen3nb.analysis.comparison.alignment import Names, Note, in_words, system_name
+from qwen3nb.analysis.comparison.alignment import Names, Note, in_words, is_floor, system_name
 from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
+from qwen3nb.analysis.comparison.brackets import Ties, ties_of_differences
 from qwen3nb.analysis.comparison.differences import (
     TEST,
     PairedDifference,
@@ -35,31 +36,28 @@ from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, MAX_T, NAMES
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.answer import Answer
-from qwen3nb.metrics.intervals import Array, correlation_influence, interval_words, within
+from qwen3nb.answers.compared.scores import TaskScores, ranked_figure
+from qwen3nb.answers.compared.words import comparison_sentences
+from qwen3nb.metrics.intervals import Array, correlation_influence, interval_words
 from qwen3nb.metrics.query_scores import QueryScores, sorted_rows
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.differences import (
-    SINGLE_QUERY,
     DifferencePanels,
     PairMatrix,
     baseline_text,
-    difference_cell,
     difference_cells,
 )
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.table import (
     MANY,
     MOST_MODELS,
-    Cell,
     Conclusion,
-    Head,
     Sections,
     Table,
     TableChoice,
-    effect_text,
     not_shown,
     number,
     plural,
@@ -378,144 +376,140 @@ class Comparison(Answer):
 
     @property
     def conclusion(self) -> Conclusion:
-        """Which differences from the baseline are significant, and what is known of the others.
+        """Which models are better than the baseline, or which of two models is better.
 
-        First for the mean of a tier, if it has one, then by task; last, deviations from the plan.
+        First for the mean of a tier, if it has one, else for the first task; then for the others.
+        Last, deviations from the plan.
         """
-        differences = _with_baseline(self.every_task)
-        if not differences:
+        first = self._first_column
+        if first is None:
             return Conclusion(
                 "Nothing was compared: no two models have scores on the same queries of these "
                 "tasks."
             )
-        sentences = []
-        if self.means and self.means[0].with_baseline:  # the first one represents the tier
-            sentences.append(self._significant_sentence(self.means[0].with_baseline))
-        sentences.append(self._significant_sentence(differences))
-        alpha = self.procedure.alpha
-        not_significant = [pair for pair in differences if not pair.significant(alpha)]
-        if not_significant:
-            sentences.append(self._not_significant_sentence(not_significant))
-        deviations_from_plan = plan_words(self)
-        if deviations_from_plan:
-            sentences.append(deviations_from_plan)
-        return Conclusion(" ".join(sentences), data=self.data_used())
+        others = []
+        if not self.means:
+            others = [task for task in self.every_task if task.with_baseline and task is not first]
+        sentences = comparison_sentences(first, others, unit=self._unit(first.task))
+        sentences.append(plan_words(self))
+        text = " ".join(sentence for sentence in sentences if sentence)
+        return Conclusion(text, data=self.data_used())
 
-    def _significant_sentence(self, differences: Sequence[PairedDifference]) -> str:
-        """State the number of significant differences, their directions, and the largest."""
-        significant = [pair for pair in differences if pair.significant(self.procedure.alpha)]
-        verb = "is" if len(significant) == 1 else "are"
-        correction = f"after correction ({self.method} over all pairs of models on each task)"
-        if self.procedure.correction == "none":
-            correction = "without a correction"
-        text = (
-            f"{len(significant)} of {plural(len(differences), 'difference')} from "
-            f"{baseline_text(differences)} on {self._tasks_text(differences)} {verb} significant "
-            f"{correction}"
-        )
-        if significant:
-            text += f": {self._directions_text(significant)}. {_largest_sentence(significant)}"
-        return f"{text}."
+    @property
+    def _first_column(self) -> TaskComparison | None:
+        """The mean or task that speaks for the others; None if nothing was compared."""
+        for compared in (*self.means, *self.every_task):
+            if compared.with_baseline:
+                return compared
+        return None
 
-    def _directions_text(self, significant: Sequence[PairedDifference]) -> str:
-        """Count the differences that are better and worse, and those within the margin."""
-        margin = self.procedure.margin
-        better = sum(difference.difference > 0 for difference in significant)
-        text = f"{better} better, {len(significant) - better} worse"
-        small = sum(within(difference.interval, margin) for difference in significant)
-        if small:
-            text += f", {small} by less than {margin:g}, the least that matters"
-        return text
+    def _unit(self, task: str) -> str:
+        """What the scores on a task or mean are of, such as ``queries``."""
+        for (task_of_record, _), record in self.records.items():
+            if task_of_record == task:
+                return record.task.unit
+        return "queries"
 
-    def _tasks_text(self, differences: Sequence[PairedDifference]) -> str:
-        """Name the task of differences, or count their tasks and name those without any."""
-        tasks = {difference.task for difference in differences}
-        if len(tasks) == 1:
-            return short_task(differences[0].task)
-        tasks_without = sorted({task for task, _ in self.records} - tasks)
-        if not tasks_without:
-            return f"{len(tasks)} tasks"
-        names = _first_names([short_task(task) for task in tasks_without])
-        return f"{len(tasks)} tasks (not on {names})"
+    def ties(self, task: str) -> Ties:
+        """The models on a task or mean, the best first, and which cannot be told apart."""
+        return self._ties(self.on(task))
 
-    def _not_significant_sentence(self, differences: Sequence[PairedDifference]) -> str:
-        """State the verdicts on differences that are not significant."""
-        margin = f"{self.procedure.margin:g}"
-        words = {
-            Verdict.EQUIVALENT: f"equivalent (within ±{margin})",
-            Verdict.NO_WORSE: f"no worse (above −{margin})",
-            Verdict.NOT_SHOWN: "not shown to be either",
-        }
-        number_of = Counter(self.find_verdict(difference) for difference in differences)
-        counts = [
-            f"{number_of[verdict]} {words[verdict]}" for verdict in words if number_of[verdict]
-        ]
-        # Such as: 3 equivalent (within ±0.05), 2 not shown to be either.
-        text = f"Not significant: {', '.join(counts)}"
-        detectable = max(self.detectable(difference) or 0.0 for difference in differences)
-        if detectable:
-            text += (
-                f"; a difference of {detectable:.3f} is detected in 80 % of samples, whichever the "
-                "model"
-            )
-        return f"{text}."
+    def _ties(self, compared: TaskComparison | None) -> Ties:
+        if compared is None:
+            return ties_of_differences([], [])
+        means = {name: float(column.scores.mean()) for name, column in compared.columns.items()}
+        names = sorted(means, key=lambda name: (-means[name], name))
+        return ties_of_differences(names, compared.among(names), alpha=self.procedure.alpha)
+
+    def _task_scores(self, compared: TaskComparison) -> TaskScores:
+        """The scores of all models on a task or mean, by the metric of the comparison."""
+        scores, floor = {}, ""
+        for record in self.scored(compared.task):
+            name = self.name(record)
+            scores[name] = record.metrics.get(compared.metric, record.main)
+            if is_floor(record):
+                floor = name
+        return TaskScores(compared, scores, self._ties(compared), self._unit(compared.task), floor)
 
     def table(self) -> Table | Sections:
-        """The differences from the baseline: a row per model, a column per task.
+        """The scores: a row per model, a column per task, and what is shown next to the baseline.
 
         For a tier with benchmarks, there is a column per mean; a table with many columns is
         transposed. Many tasks follow in folded tables by type.
         """
         tasks = [task for task in self.every_task if task.with_baseline]
         if len(tasks) <= MANY:  # few enough for one table
-            return self._compared_table(self.means or tasks, name="differences")
+            return self._scores_table(self.means or tasks, name="compared")
         sections = []
         if self.means:
-            sections.append(("Means", self._compared_table(self.means, name="differences")))
+            sections.append(("Means", self._scores_table(self.means, name="compared")))
         for kind, tasks_of_type in self.by_type().items():
             title = f"{kind} ({plural(len(tasks_of_type), 'task')})"
-            compared = self._compared_table(tasks_of_type, name=f"differences-{kind}")
-            sections.append((title, compared))
+            scores = self._scores_table(tasks_of_type, name=f"compared-{kind}")
+            sections.append((title, scores))
         return Sections(tuple(sections))
 
-    def _compared_table(self, comparisons: Sequence[TaskComparison], *, name: str) -> Table:
+    def _scores_table(self, comparisons: Sequence[TaskComparison], *, name: str) -> Table:
         """Return a row per model and a column per task, or the reverse for many tasks."""
-        columns = [compared for compared in comparisons if compared.with_baseline]
-        differences = _with_baseline(columns)
-        models = best_first(differences)
+        columns = [
+            self._task_scores(compared) for compared in comparisons if compared.with_baseline
+        ]
+        tasks = [column.compared.task for column in columns]
+        if not columns:
+            return Table((), (), self._method_text(tasks), name=name)
+        # In the order of the first task; models without a score on it come last.
+        models = list(dict.fromkeys(name for column in columns for name in column.models))
         is_transposed = len(columns) > _MOST_COLUMNS
         # A transposed table has a column per model, and a row per task.
         most_models = _MOST_COLUMNS if is_transposed else MANY
         rows = []
         for model in models[:most_models]:
-            cells = [self._cell(model, compared) for compared in columns]
+            cells = [column.cell(model) for column in columns]
             rows.append([model, *cells])
-        heads = []
-        if columns:
-            heads = ["model", *(_column_head(compared, columns) for compared in columns)]
-        tasks = [compared.task for compared in columns]
-        compared_table = Table.of(
+        baselines = {column.compared.baseline for column in columns}
+        heads = [column.head(names_baseline=len(baselines) > 1) for column in columns]
+        differences = _with_baseline(column.compared for column in columns)
+        scores_table = Table.of(
             rows,
-            heads,
-            note=self._reading_note(tasks) + not_shown(len(models) - most_models),
+            ["model", *heads],
+            note="In bold: the best of a task, and models not told apart from it. Below a score: "
+            "whether it is shown to be better or worse than the baseline's."
+            + self._hint_at_not_paired(tasks)
+            + not_shown(len(models) - most_models),
             name=name,
-            caption=f"Difference of each model from {baseline_text(differences)}, with its 95 % "
-            "interval.",
+            caption=f"Scores of the models, next to {baseline_text(differences)}.",
             data=self.data_used(*tasks),
+            method=self._method_text(tasks),
         )
         if is_transposed:
-            return transposed(compared_table, first="task")
-        return compared_table
+            return transposed(scores_table, first="task")
+        return scores_table
 
-    def _cell(self, model: str, compared: TaskComparison) -> Cell:
-        """Return the difference of a model from the baseline on a task."""
-        for difference in compared.with_baseline:
-            if difference.first == model:
-                is_significant = difference.significant(self.procedure.alpha)
-                return difference_cell(difference, strong=is_significant)
-        if model == compared.baseline:
-            return Cell("baseline")
-        return Cell("–")
+    def details(self) -> Sections:
+        """What stands behind the scores, folded on a page: differences, all pairs, power."""
+        views = {
+            "Differences from the baseline: intervals and tests": self._differences_sections(),
+            "The same differences as a figure": self.differences_figure(),
+            "All pairs": self.pairs_figure(),
+            "What these queries can show": self.power_table(),
+        }
+        shown = tuple((title, view) for title, view in views.items() if view is not None)
+        return Sections(shown, folded=True)
+
+    def _differences_sections(self) -> Table | Sections:
+        """Return the differences from the baseline; of many tasks, in folded tables by type."""
+        tasks = [task.task for task in self.every_task if task.with_baseline]
+        if len(tasks) <= MANY:
+            return self.differences_table(task=[*(mean.task for mean in self.means), *tasks])
+        sections = []
+        if self.means:
+            means = self.differences_table(task=[mean.task for mean in self.means])
+            sections.append(("Means", replace(means, name="differences-means")))
+        for kind, tasks_of_type in self.by_type().items():
+            table = self.differences_table(task=[task.task for task in tasks_of_type])
+            title = f"{kind} ({plural(len(tasks_of_type), 'task')})"
+            sections.append((title, replace(table, name=f"differences-of-{kind}")))
+        return Sections(tuple(sections), folded=True)
 
     def differences_table(self, *, task: str | Sequence[str] = "", baseline: str = "") -> Table:
         """Every model against the baseline: difference, interval, p, effect size, queries won.
@@ -536,14 +530,16 @@ class Comparison(Answer):
             differences = compared.against(baseline)
         # Such as: bm25, or bm25 (on 2 tasks: wordllama).
         baseline_words = baseline_text(differences)
-        note = self._reading_note(tasks)
+        method = self._method_text(tasks)
         name = "paired-differences"
         if len(tasks) == 1:
             name = f"differences-{tasks[0]}"
         return Table.of(
             self._difference_rows(differences, baseline_words),
-            note=f"{note} Below a corrected p-value: the raw one.",
-            empty=note,
+            note="In bold: significant by test and interval. Below a corrected p-value: the raw "
+            f"one.{self._hint_at_not_paired(tasks)}",
+            empty=method,
+            method=method,
             name=name,
             caption=f"Paired differences from {baseline_words}, with 95 % intervals and corrected "
             "p-values.",
@@ -598,7 +594,7 @@ class Comparison(Answer):
             tables[name] = replace(table, caption=caption)
         return TableChoice(tables, "Baseline")
 
-    def _reading_note(self, tasks: Sequence[str]) -> str:
+    def _method_text(self, tasks: Sequence[str]) -> str:
         """Describe how differences are tested, and what is not paired; of all tasks without any."""
         columns = self.every_column
         if tasks:
@@ -612,23 +608,32 @@ class Comparison(Answer):
         if len(tasks) < 2:
             family = self.family(*tasks)
         draws = max(compared.draws for compared in columns)
-        note = (
-            f"Paired over queries: 95 % interval ({interval_words(['paired'])}), {self.test} "
-            f"with {draws:,} draws; p corrected by {family}{_skewness_condition(columns)}; in bold "
-            f"where the difference is significant: corrected p < {self.procedure.alpha:g}, and "
-            f"the interval excludes 0.{_clusters_sentence(columns)}"
+        condition = _skewness_condition(columns)
+        method = (
+            f"Differences are paired over queries, with 95 % intervals "
+            f"({interval_words(['paired'])}). Test: {self.test}, with {draws:,} draws. "
+            f"p is corrected by {family}{condition}. A difference is significant if the corrected "
+            f"p < {self.procedure.alpha:g} and the interval excludes 0."
         )
+        method += _clusters_sentence(columns)
         if tasks:
-            note += self.mean_note(tasks[0])
-        return note + not_paired
+            method += self.mean_note(tasks[0])
+        return method + not_paired
 
     def _not_paired_sentence(self, tasks: Sequence[str]) -> str:
+        """Say what is not paired, and why; of much, the number."""
         notes = self.notes_on(tasks) if tasks else self.notes
         if not notes:
             return ""
         if len(notes) > _MOST_NAMED:
             return f" Not paired: {len(notes)} records."
         return f" Not paired: {'; '.join(notes)}."
+
+    def _hint_at_not_paired(self, tasks: Sequence[str]) -> str:
+        notes = self.notes_on(tasks) if tasks else self.notes
+        if not notes:
+            return ""
+        return " Some scores are not paired: see how this was computed."
 
     def power_table(self) -> Table:
         """Verdicts by task, and the difference that its queries detect of every model.
@@ -640,16 +645,15 @@ class Comparison(Answer):
         baseline = baseline_text(_with_baseline(tasks))
         return Table.of(
             [self._power_row(task) for task in tasks],
-            note=f"Numbers of models by verdict; differences are from {baseline}. Equivalent: the "
-            f"interval is within ±{margin:g}; no worse: it is above −{margin:g}. Detectable: "
-            "the true difference that is significant in 80 % of such samples whichever the model, "
-            f"the largest over the models (by a paired t-test at {self.procedure.alpha:g} over the "
-            f"number of pairs, and by the interval); in bold above {margin:g}: these queries may "
-            "then miss differences that matter.",
+            note=f"Numbers of models. Equivalent: within ±{margin:g}; no worse: above −{margin:g}. "
+            f"Detectable: the true difference that 80 % of such samples show; in bold above "
+            f"{margin:g}, where these queries may miss differences that matter.",
+            method="Detectable: the largest over the models, by a paired t-test at "
+            f"{self.procedure.alpha:g} over the number of pairs, and by the interval. Equivalent "
+            "and no worse are said of the whole interval, where no difference is significant.",
             empty="Nothing was compared.",
             name="power",
-            caption=f"Verdicts on the differences from {baseline}, and the difference that these "
-            "queries detect, whichever the model.",
+            caption=f"Verdicts on the differences from {baseline}, and what these queries detect.",
             data=self.data_used(),
         )
 
@@ -672,7 +676,23 @@ class Comparison(Answer):
         }
 
     def figure(self) -> Figure | None:
-        """Forest plots: a panel per task, a row per model with its difference and interval.
+        """The scores on the first task or mean, with brackets that join models which tie.
+
+        None if nothing was compared.
+        """
+        first = self._first_column
+        if first is None:
+            return None
+        left_out = not_shown(len(first.columns) - MOST_MODELS)
+        return ranked_figure(
+            self._task_scores(first),
+            most=MOST_MODELS,
+            left_out=left_out,
+            data=self.data_used(first.task),
+        )
+
+    def differences_figure(self) -> Figure | None:
+        """Forest plots of the differences from the baseline: a panel per task, a row per model.
 
         For a tier with benchmarks, a panel per mean; otherwise at most `MANY` tasks. Filled markers
         are significant after correction; the grey band contains differences that do not matter.
@@ -692,13 +712,10 @@ class Comparison(Answer):
             for difference in differences
             if difference.first in models
         ]
-        intervals = f"with 95 % intervals ({interval_words(['paired'])})"
         caption = (
-            f"Difference of each model's mean from that of {baseline_text(differences)}, paired "
-            f"over the n queries below each panel, {intervals}. "
-            f"Filled: significantly different by the {self.test}, corrected p < {alpha:g}, "
-            f"{self.family()}, and by the interval; open: not significantly different. Shaded: "
-            f"differences below {margin:g}."
+            f"Difference of each model from {baseline_text(differences)}, paired over the n "
+            f"queries below each panel, with 95 % intervals. Filled: significant, corrected p < "
+            f"{alpha:g}; open: not. Shaded: below {margin:g}."
         )
         if len(columns) > len(panels):
             caption += f" {len(columns) - len(panels)} tasks are not shown."
@@ -733,14 +750,12 @@ class Comparison(Answer):
         tasks = plural(len(columns), "task")
         caption = (
             f"Every pair of models: on how many of {tasks} the row is significantly above the "
-            f"column, paired over the queries that both answered ({self.test}, corrected p < "
-            f"{alpha:g}, {self._over_all_pairs}, and an interval that excludes 0)."
+            f"column (corrected p < {alpha:g}, and an interval that excludes 0)."
         )
         if len(models_drawn) < len(models):
             caption += (
-                f" Shown are the baseline and the {len(models_drawn) - 1} models most above it on "
-                f"average; of the {len(models)} models compared, comparison.difference(first, "
-                "second, task=name) in this notebook gives any pair, corrected alike."
+                f" Shown: the baseline and the {len(models_drawn) - 1} models most above it, of "
+                f"{len(models)}."
             )
         return Figure(
             name="pairs",
@@ -767,14 +782,6 @@ def _with_baseline(comparisons: Iterable[TaskComparison]) -> tuple[PairedDiffere
     return tuple(differences)
 
 
-def _largest_sentence(differences: Sequence[PairedDifference]) -> str:
-    """State the largest difference; without the full stop."""
-    largest = max(differences, key=lambda difference: abs(difference.difference))
-    effect = effect_text(largest.difference, largest.interval, absent=f"({SINGLE_QUERY})")
-    measured = f"{largest.metric} of {largest.first} on {short_task(largest.task)}"
-    return f"The largest is {effect} ({measured})"
-
-
 def _family_sizes(sizes: Sequence[int]) -> str:
     """List the numbers of pairs, or their range if there are many."""
     if len(sizes) <= _MOST_COUNTS:
@@ -783,16 +790,6 @@ def _family_sizes(sizes: Sequence[int]) -> str:
     if smallest < largest:
         return f"{smallest} to {largest}"
     return f"{smallest} each"
-
-
-def _column_head(compared: TaskComparison, columns: Sequence[TaskComparison]) -> str:
-    """Name a task with its metric and n, and its baseline if others have another one."""
-    queries = max(difference.n for difference in compared.with_baseline)
-    text = f"{short_task(compared.task)}\n{compared.metric}, n = {queries:,}"
-    baselines = {column.baseline for column in columns}
-    if len(baselines) > 1:
-        text += f", to {in_words(compared.baseline)}"
-    return Head(text, queries)
 
 
 def _clusters_sentence(comparisons: Sequence[TaskComparison]) -> str:
@@ -813,14 +810,6 @@ def _skewness_condition(comparisons: Sequence[TaskComparison]) -> str:
     corrected = [compared for compared in comparisons if compared.family > 1]
     sample_sizes = [pair.units or pair.n for pair in _with_baseline(corrected)]
     return skewness_condition(min(sample_sizes, default=0))
-
-
-def _first_names(names: Sequence[str]) -> str:
-    """Name the first few, and count the others."""
-    text = ", ".join(names[:_MOST_NAMED])
-    if len(names) > _MOST_NAMED:
-        text += f" and {len(names) - _MOST_NAMED} more"
-    return text
 
 
 def compare(

@@ -141,7 +141,7 @@ class PaperContents:
         board = leaderboard(self._records, tier=self._tier, tasks=self.tasks)
         figures_of_models = [
             board.figure(),
-            self._comparison.figure(),
+            self._comparison.differences_figure(),
             self._comparison.pairs_figure(),
         ]
         figures = [figure for figure in figures_of_models if figure is not None]

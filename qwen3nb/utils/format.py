@@ -252,3 +252,31 @@ def markdown_table(
 
 def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+_NUMBER_WORDS = (
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
+
+
+def number_word(count: int) -> str:
+    """Return a count as a word up to twelve, else in digits.
+
+    >>> number_word(2), number_word(1200)
+    ('two', '1,200')
+    """
+    if 0 <= count < len(_NUMBER_WORDS):
+        return _NUMBER_WORDS[count]
+    return f"{count:,}"

@@ -40,7 +40,7 @@ def test_a_comparison_has_the_clustered_errors_of_statsmodels():
     compared = compare(pair(GROUPS), baseline="old")
     (each,) = compared.differences
     assert each.interval == pytest.approx(fit.conf_int()[0], abs=1e-9)
-    assert "15 clusters of 80 queries" in compared.differences_table().note
+    assert "15 clusters of 80 queries" in compared.differences_table().method
     assert rule(compared, compared.tasks[0]).endswith(": 15 clusters of 80 queries.")
     alone = compare(pair(GROUPS), baseline="old", clusters=False)
     assert "cluster" not in rule(alone, alone.tasks[0])
