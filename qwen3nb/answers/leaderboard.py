@@ -17,6 +17,7 @@ from qwen3nb.answers.board.grid import Grid, Links, busiest_task, is_of_benchmar
 from qwen3nb.answers.board.lead import first_place, how_sure_page, lead_conclusion, lead_figure
 from qwen3nb.answers.board.models import models_table
 from qwen3nb.answers.board.overview import (
+    OWN_DATA,
     Overview,
     RankedModel,
     mean_columns,
@@ -108,8 +109,12 @@ class Leaderboard(Answer):
     @cached_property
     def ties(self) -> Ties:
         """The models with a score on `task`, the best first, and which are not told apart."""
-        records = self.comparison.scored(self.task)
-        scores = {self.comparison.name(record): record.main.value or 0.0 for record in records}
+        shown = set(self._systems.values())
+        scores = {}
+        for record in self.comparison.scored(self.task):
+            name = self.comparison.name(record)
+            if name in shown:
+                scores[name] = record.main.value or 0.0
         names = sorted(scores, key=lambda name: (-scores[name], name))
         on_task = self.comparison.on(self.task)
         differences = on_task.among(names) if on_task is not None else []
@@ -143,13 +148,22 @@ class Leaderboard(Answer):
         records = self.grid.on(self.task)
         return task_title(records[0]) if records else self.task
 
+    @cached_property
+    def _systems(self) -> dict[str, str]:
+        """The name of each model in the comparison, by identity; of several seeds, the newest."""
+        systems = {}
+        for identity, by_task in self.grid.records.items():
+            record = by_task.get(self.task) or self.grid.example(identity)
+            systems[identity] = self.comparison.names.get((identity, record.seed), "")
+        return systems
+
     def _ranked_models(self) -> list[RankedModel]:
         """Return a row per model: those with a rank first, in its order."""
         place = {name: row for row, name in enumerate(self.ties.models)}
         models = []
         for identity, name in self.grid.names.items():
             example = self.grid.example(identity)
-            system = self.comparison.names.get((identity, example.seed), "")
+            system = self._systems[identity]
             if system not in place:
                 system = ""
             link = self.links.get(example.run, "")
@@ -232,9 +246,8 @@ class Leaderboard(Answer):
         return Figure(
             name="comparison-tasks" if self.keys else f"comparison-{self.tier}",
             draw=functools.partial(draw_scores, best_scores),
-            caption=f"{title} over the n given with each panel. Rows are ordered by the first "
-            "panel; a row without a point was not measured. Overlapping intervals say little "
-            "about a difference: see the paired tests." + not_shown(len(scores) - len(best_scores)),
+            caption=f"{title}. A row without a point was not measured. Overlapping intervals say "
+            "little about a difference." + not_shown(len(scores) - len(best_scores)),
             alt="Panels with a point and an interval per model. "
             f"{first_head}: {first_panel or 'no values'}.",
             data=scores.data,
@@ -350,6 +363,18 @@ def leaderboard(
     """
     records = tuple(results)
     keys = split_names(tasks) if isinstance(tasks, str) else tasks
+    keys = keys or _own_tasks_alone(records, tier)
     if comparison is None and (baseline or seed):
         comparison = compare(records, tier=tier, tasks=keys, baseline=baseline, seed=seed)
     return Leaderboard(records, tier, tuple(keys), comparison, links or {})
+
+
+def _own_tasks_alone(records: Iterable[Result], tier: str) -> Sequence[str]:
+    """Return the collections of own data, if nothing else was evaluated on the tier's tasks."""
+    own_tasks: dict[str, None] = {}
+    for record in records:
+        if record.task.key in TIERS[tier].task_keys:
+            return ()
+        if record.task.dataset.startswith(OWN_DATA):
+            own_tasks[record.task.key] = None
+    return tuple(own_tasks)

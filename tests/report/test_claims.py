@@ -513,7 +513,7 @@ def test_ranks_name_their_family_and_the_tasks_of_a_mean():
     ]
     extra = "PyDocsSampleClassification"
     results += [make(name, task=extra, metric="accuracy", scores=BASE) for name in NAMES[1:]]
-    note = rank_table(standings(results, tier="smoke")).note
+    note = rank_table(standings(results, tier="smoke")).method
     assert "step-down MaxT over all pairs of models of a column (3 pairs or 1 pair)" in note
     assert "All tasks by nDCG@10: the mean of Reranking, Retrieval." in note
 

@@ -129,17 +129,18 @@ def first_place(comparison: Comparison, ties: Ties, *, task: str) -> Conclusion 
     if lead is None:
         return None
     best = ties.best or (lead.name,)
+    name = best[0]
     data = comparison.data_used(task)
     if len(best) > 1:
         count = _COUNTS.get(len(best), str(len(best)))
         names = _all_or_first_names(best)
         text = f"{count} models share first place: {names}."
     elif lead.leads:
-        text = f"{lead.name} is first."
+        text = f"{name} is first."
     elif lead.unpaired:
-        text = f"{lead.name} scores highest, but no other model can be compared with it."
+        text = f"{name} scores highest, but no other model can be compared with it."
     else:
-        text = f"Only {lead.name} was evaluated; a second model would show how good it is."
+        text = f"Only {name} was evaluated; a second model would show how good it is."
     if lead.unpaired and lead.leads:
         text += f" Not compared for lack of scores: {plural(lead.unpaired, 'model')}."
     return Conclusion(text, data=data, strong=best[:_MOST_NAMED])

@@ -33,6 +33,7 @@ _TITLES: Mapping[str, str] = {
 }
 _OWN_TASKS = ("PyDocs", "AuthorSTS")  # how their names begin
 NO_VECTORS = "no vectors"
+OWN_DATA = "domain-"  # how the data sets of `qwen3nb domain` begin
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ class Overview:
         """Return what a reader must know, in at most 40 words, with a link to the method."""
         sentences = []
         if self.ties.brackets:
-            where = escaped_text(self.ranked_on.lower())
+            where = escaped_text(self._ranked_on)
             sentences.append(f"A bracket joins models between which {where} shows no difference.")
         if any(score.about == NO_VECTORS for score in self._scores()):
             sentences.append("–: has no vectors.")
@@ -200,6 +201,11 @@ class Overview:
         if len(self.models) > 1:
             sentences.append('<a href="#tab-ranks">How the ranks are made</a>')
         return " ".join(sentences)
+
+    @property
+    def _ranked_on(self) -> str:
+        """The title of the deciding task within a sentence: a name keeps its letters."""
+        return self.ranked_on.lower() if self.ranked_on in _TITLES.values() else self.ranked_on
 
     def _scores(self) -> Iterable[Score]:
         for column in self.columns:
@@ -237,8 +243,11 @@ def _score_cell(column: ScoreColumn, identity: str) -> str:
 def task_title(record: Result) -> str:
     """Return the title of a task for readers.
 
-    A task of this package is called by what it asks for, any other one by its name.
+    A task of this package is called by what it asks for, own data by the collection's name, and
+    any other one by its own.
     """
+    if record.task.dataset.startswith(OWN_DATA):
+        return record.task.dataset.removeprefix(OWN_DATA)
     if record.task.name.startswith(_OWN_TASKS):
         return _TITLES.get(record.task.type, short_task(record.task.key))
     return short_task(record.task.key)

@@ -17,6 +17,10 @@ from qwen3nb.records.store import latest
 from qwen3nb.report.render.table import Cell, Table, number, plural, short_task
 from qwen3nb.tiers import TIERS
 
+_NOTE = (
+    "Small: the interval of the rank, without the ranks of models shown to be better or worse. "
+    "Among the scores, a model shares the rank of the best one not shown to differ from it."
+)
 ALL_TASKS = "all tasks"  # title of the ranking on the mean over a tier's tasks
 
 
@@ -143,7 +147,8 @@ def rank_table(rankings: Mapping[str, Ranking]) -> Table | None:
                 row.update(_cells_over_tasks(standing_of_system, title, ranking))
     return Table.of(
         rows.values(),
-        note=_note_on_ranks(rankings, widest),
+        note=_NOTE,
+        method=_method_of_ranks(rankings, widest),
         name="ranks",
         caption="Rank of each model with its interval, on each task or type of task. Models that "
         "share a letter in a column are not significantly different.",
@@ -151,21 +156,22 @@ def rank_table(rankings: Mapping[str, Ranking]) -> Table | None:
     )
 
 
-def _note_on_ranks(rankings: Mapping[str, Ranking], widest: Ranking) -> str:
-    note = (
-        "Only models with a score on every task are ranked; in a mean over tasks each has the same "
-        "weight, a group that of one task. Intervals exclude the ranks of models that are "
-        f"significantly better or worse. Letters and intervals: {_tests(rankings)}, alpha "
-        f"{ALPHA:g}, and the interval of the difference.{_sentences_on_means(rankings)}"
+def _method_of_ranks(rankings: Mapping[str, Ranking], widest: Ranking) -> str:
+    """Say how ranks, letters and intervals follow from the tests."""
+    method = (
+        "Only models with a score on every task are ranked. In a mean over tasks, each task has "
+        "the same weight, and a group that of one task. Letters and intervals follow from a "
+        f"{_tests(rankings)}, alpha {ALPHA:g}, and the interval of the difference."
+        f"{_sentences_on_means(rankings)}"
     )
     if widest.units > 1:
-        note += " Borda: as on MTEB's leaderboard."
+        method += " Borda: as on MTEB's leaderboard."
     if widest.units >= FEWEST_TASKS:
-        note += (
-            " Tasks like these: the tasks as a sample, with Student's interval over their means, "
-            "and the share of bootstrap draws of them in which a model has the best mean."
+        method += (
+            " Tasks like these: the tasks as a sample, with Student's interval over their means. "
+            "First in draws: the share of bootstrap draws of tasks in which a model is best."
         )
-    return note
+    return method
 
 
 def _ranking_head(title: str, ranking: Ranking) -> str:

@@ -27,15 +27,17 @@ from qwen3nb.report.render.table import Cell, Head, Table, number, plural, short
 from qwen3nb.tiers import GROUPS, Benchmark, is_search
 
 NEAR_BEST = (
-    "not significantly different from the best of its column, as in the table of differences; only "
-    "for metrics that are a mean over queries"
+    "not significantly different from the best of its column; only for metrics that are a mean "
+    "over queries"
 )
-ALL_TASKS = "all tasks"  # title of the ranking on the mean over a tier's tasks
+_BEST = "Bold: the best of its column. Underlined: the second best, whether or not they differ."
 _MEANS = (
-    "Means over the tasks of one benchmark; a group such as CQADupStack counts as one task. No "
-    "metric: the main scores, averaged as on MTEB's leaderboard. 95 % intervals, combined from "
-    "those of the given tasks. Incomplete: a mean needs a score on every task; the "
-    "tables of tasks show what is missing. Best of each column in bold, second best underlined."
+    "Means over the tasks of one benchmark. Incomplete: a mean needs a score on every task. "
+    f"{_BEST}"
+)
+_HOW_MEANS = (
+    "A group such as CQADupStack counts as one task. Without a metric, the main scores are "
+    "averaged as on MTEB's leaderboard. The 95 % intervals are combined from those of the tasks."
 )
 
 
@@ -63,9 +65,8 @@ def scores_table(models: Grid, near_best: Mapping[str, Iterable[str]], links: Li
         rows,
         heads,
         best=True,
-        note=f"95 % intervals over n ({methods}); best of each column in bold, second "
-        "best underlined, whether or not they differ significantly (see the paired differences)."
-        + few_queries_sentence(record.main for record in records),
+        note=_BEST + few_queries_sentence(record.main for record in records),
+        method=f"95 % intervals over n: {methods}.",
         caption="Scores of all models, with 95 % intervals.",
         data=DataUsed.of(records),
     )
@@ -138,6 +139,7 @@ def means_table(models: Grid, tier: str, links: Links, *, types: bool = False) -
         heads,
         best=True,
         note="" if types else _MEANS,
+        method=_HOW_MEANS,
         empty=f"No results on the tier {tier}.",
         name="types",
         caption=f"The mean over each {noun} of the tier {tier}, with 95 % intervals.",

@@ -136,7 +136,7 @@ def test_a_mean_that_no_model_has_whole_says_of_how_many_tasks_it_is(absent):
     assert f"BEIR without {name}" in table.note
     whole = records + [make(name, scores[name], task=absent) for name in scores]
     assert compare(whole, tier="full").means[0].metric == "mean nDCG@10 of 15 tasks"
-    assert "BEIR without" not in rank_table(standings(whole, tier="full")).note
+    assert "BEIR without" not in rank_table(standings(whole, tier="full")).method
 
 
 def test_missing_tasks_of_rankings_without_a_benchmark_are_not_counted():

@@ -173,8 +173,8 @@ def test_ranks_over_tasks_are_by_metric():
     boards = standings(results, tier="smoke")
     assert [*boards][3:] == ["all tasks by nDCG@10"]
     assert {*boards["all tasks by nDCG@10"].tasks} == {RETRIEVAL, RERANKING}
-    note = rank_table(boards).note
-    assert "All tasks by nDCG@10: the mean of" in note
+    method = rank_table(boards).method
+    assert "All tasks by nDCG@10: the mean of" in method
     assert "all tasks" in standings(results[:4], tier="smoke")
 
 
