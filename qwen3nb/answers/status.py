@@ -43,6 +43,7 @@ class RunPage:
     seconds: float | None
     finished: str  # ISO 8601; empty if the run never finished
     failed: str  # ISO 8601; empty if it did not fail
+    title: str  # as in the sidebar
 
     @property
     def name(self) -> str:
@@ -103,7 +104,8 @@ def read_pages() -> Iterator[RunPage]:
 def _read_page(file: Path) -> RunPage | None:
     """Return a page from its metadata; None if they are not ours, or damaged."""
     try:
-        metadata = read_json(file)["metadata"]["qwen3nb"]
+        page = read_json(file)
+        metadata = page["metadata"]["qwen3nb"]
         notebook = metadata["notebook"]
         if not isinstance(notebook, str):
             return None
@@ -117,10 +119,20 @@ def _read_page(file: Path) -> RunPage | None:
             seconds=seconds,
             finished=_time(metadata.get("finished")),
             failed=_time(metadata.get("failed")),
+            title=_heading(page["cells"]) or file.stem,
         )
     # Other notebooks lack these fields, or have others in their place.
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _heading(cells: Iterable[Mapping[str, Any]]) -> str:
+    """Return the first heading of a page, without Markdown's escapes; empty without one."""
+    for cell in cells:
+        first_line = "".join(cell["source"]).split("\n")[0]
+        if cell["cell_type"] == "markdown" and first_line.startswith("# "):
+            return first_line.removeprefix("# ").replace("\\", "")
+    return ""
 
 
 def _time(text: str | None) -> str:
@@ -143,11 +155,12 @@ class Status(Answer):
     @property
     def conclusion(self) -> Conclusion:
         """How many runs failed, and whether all records have the same software and data."""
-        failures = sorted(page.name for page in self.pages if page.failed)
+        failures = [page.title for page in self.pages if page.failed]
+        # Several come first in the table: their titles are long.
+        name_of_failure = f" ({failures[0]})" if len(failures) == 1 else ""
         damaged_records = sorted(self.unreadable)
         sentences = [
-            f"{plural(len(self.pages), 'run')}, {len(failures)} "
-            f"failed{_names_in_parentheses(failures)}.",
+            f"{plural(len(self.pages), 'run')}, {len(failures)} failed{name_of_failure}.",
             f"{plural(len(self.results), 'record')}, {len(damaged_records)} damaged and left "
             f"out{_names_in_parentheses(damaged_records)}.",
         ]
@@ -266,7 +279,7 @@ def _page_row(page: RunPage) -> dict[str, object]:
     if page.seconds is not None:
         seconds = Cell(f"{page.seconds:,.1f}", value=page.seconds)
     return {
-        "page\nparameters": Cell(page.name, page.parameters_text, link=page.link),
+        "page\nparameters": Cell(page.title, page.parameters_text, link=page.link),
         "status": Cell(page.status, strong=bool(page.failed)),
         "seconds": seconds,
         # Up to the minute.

@@ -46,6 +46,28 @@ _SUBJECTS = ("checkpoint", "training")  # with them, a title begins
 _LONGEST = 120  # characters of a name; file systems allow 255 bytes, with the suffix
 _DIGITS = 8  # of the digest in a name that would be too long
 _MOST_ENTRIES = 3  # entries of a list shown in a title
+_LISTS = (*_SELECTIONS, "models", "words", "questions", "outputs", "adapter")  # names or paths
+# How a title says an option that differs from its default; others by their names.
+_PHRASES = {
+    "baseline": "against {}",
+    "batch_size": "batches of {}",
+    "collection": "{}",
+    "correction": "{} correction",
+    "depth": "top {}",
+    "device": "on {}",
+    "dtype": "{}",
+    "first_stage": "after {}",
+    "k": "top {}",
+    "languages": "{}",
+    "max_length": "at most {} tokens",
+    "metric": "{}",
+    "pooling": "{} pooling",
+    "poolings": "{} pooling",
+    "relevance_threshold": "relevant from grade {}",
+    "splits": "split {}",
+    "types": "{}",
+    "where": "{}",
+}
 
 
 def page_name(notebook: str, values: Values, declared: Declared) -> str:
@@ -156,8 +178,9 @@ def _folder_slug(folder: Path) -> str:
 def page_title(notebook: NotebookNode, values: Values) -> str | None:
     """Return the title of a run's page, escaped; None if nothing distinguishes it.
 
-    ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``; then the
-    parameters that differ from their defaults. Tasks and folders replace the tier.
+    ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``; then what
+    differs from the defaults, as in ``e5-base · fast, at most 256 tokens``. Tasks and folders
+    replace the tier.
     """
     declared = declared_parameters(notebook)
     details = []
@@ -168,8 +191,10 @@ def page_title(notebook: NotebookNode, values: Values) -> str | None:
     has_subject = any(name in values for name in _SUBJECTS)
     if not has_subject and not details:
         return None
-    # Such as `e5-base · fast · max length 256`.
-    return " · ".join(escaped(part) for part in [*_subject(notebook, values), *details])
+    parts = _subject(notebook, values)
+    if details:
+        parts.append(", ".join(details))
+    return " · ".join(escaped(part) for part in parts)
 
 
 def _addition_to_title(name: str, values: Values, declared: Declared) -> str:
@@ -184,10 +209,20 @@ def _addition_to_title(name: str, values: Values, declared: Declared) -> str:
     # The subject begins the title; see `_subject`.
     if name in _SUBJECTS or not _is_distinctive(name, value, declared):
         return ""
-    if name in _SELECTIONS:
+    if name in _LISTS:
         return _entries_text(value)
-    words = name.replace("_", " ")
-    return f"{words} {shorten(str(value), 60, placeholder='…')}"
+    return _option_text(name, value)
+
+
+def _option_text(name: str, value: object) -> str:
+    """Return an option as one would say it: ``append EOS off``, ``at most 256 tokens``."""
+    words = name.replace("_", " ").replace("eos", "EOS")
+    if isinstance(value, bool):
+        return f"{words} {'on' if value else 'off'}"
+    if value == "":
+        return f"no {words}"
+    phrase = _PHRASES.get(name, f"{words} {{}}")
+    return phrase.format(shorten(str(value), 60, placeholder="…"))
 
 
 def _subject(notebook: NotebookNode, values: Values) -> list[str]:
@@ -217,7 +252,9 @@ def _entries_text(value: str) -> str:
     """Return the entries of a list; paths by their last part, long lists counted."""
     if not value:
         return ""
-    entries = [Path(entry.strip()).name for entry in value.split(",")]
+    names = [Path(entry.strip()).name for entry in value.split(",")]
+    # Those of the smoke tier are shortened as on all pages; the whole of PyDocs keeps its name.
+    entries = [name.removeprefix("PyDocsSample") or name for name in names]
     text = ", ".join(entries[:_MOST_ENTRIES])
     if len(entries) > _MOST_ENTRIES:
         text += f" and {len(entries) - _MOST_ENTRIES} more"

@@ -350,6 +350,7 @@ def rows(table):
 
 def page(name, **ours):
     node = notebook_of("pass")
+    node.cells[0].source = f"# Title of a\\_{name}"
     node.metadata["qwen3nb"] = ours
     file = paths.book_runs() / f"{name}.ipynb"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -368,9 +369,9 @@ def test_runs_with_parameters_that_are_not_default_and_how_they_ended(checkout):
     table = status().table()
     when = "2026-11-20 12:04"
     assert sorted(rows(table)) == [
-        ["data defaults", "failed; shows an earlier run", "–", when],
-        ["eval-bm25-7 checkpoint bm25, limit 7, tier smoke", "finished", "61.2", when],
-        ["eval-x checkpoint x", "failed", "1.0", "never"],
+        ["Title of a_data defaults", "failed; shows an earlier run", "–", when],
+        ["Title of a_eval-bm25-7 checkpoint bm25, limit 7, tier smoke", "finished", "61.2", when],
+        ["Title of a_eval-x checkpoint x", "failed", "1.0", "never"],
     ]
     assert table.rows[-1][0].link == "eval-bm25-7.html"
 
@@ -414,7 +415,7 @@ def test_the_conclusion_counts_what_failed_and_what_differs(checkout):
     amend(old, "environment", versions={"torch": "1.0"})
     amend(old, "task", revision="0123456789abcdef")
     text = str(status([*same, old]).conclusion)
-    assert "2 runs, 1 failed (b). 2 records, 0 damaged" in text
+    assert "2 runs, 1 failed (Title of a_b). 2 records, 0 damaged" in text
     assert " 1 record made with other versions" in text
     assert text.endswith("across the revisions of the data (PyDocsSampleRetrieval).")
 

@@ -266,7 +266,14 @@ def test_only_the_tier_that_the_book_shows_has_the_plain_names(home):
     [
         ("compare", {}, None),
         ("compare", {"tier": "fast"}, "Comparison of models · fast"),
-        ("eval", {"checkpoint": "bm25", "limit": 2}, "bm25 · smoke · limit 2"),
+        ("eval", {"checkpoint": "bm25", "limit": 2}, "bm25 · smoke, limit 2"),
+        (
+            "eval",
+            {"checkpoint": "bm25", "max_length": 256, "append_eos": True, "pooling": "cls"},
+            "bm25 · smoke, cls pooling, at most 256 tokens, append EOS on",
+        ),
+        ("compare", {"task": "PyDocsSampleRetrieval"}, "Comparison of models · Retrieval"),
+        ("compare", {"metric": "MRR@10"}, "Comparison of models · MRR@10"),
         ("eval", {"checkpoint": "bm25", "data": "/x/beir/scifact,/y/a_b"}, "bm25 · scifact, a\\_b"),
     ],
 )
