@@ -104,7 +104,7 @@ class ModelOptions:
         default=None,
         hash=False,
         metadata=_declared(
-            "query=TEXT; passage=TEXT; none: no prompt; 15 or a TOML file: a set of them",
+            "prompts by role, joined by ; none: no prompt; 15 or a TOML file: a set of them",
             plain="",
         ),
     )
