@@ -37,6 +37,8 @@ class Checks(Answer):
         passed = sum(check.verdict == "PASSED" for check in self)
         not_passed = [check for check in self if check.verdict in _NOT_PASSED]
         judged = passed + len(not_passed)  # others inform, or are not applicable
+        if judged == 1 and passed:
+            return Conclusion(f"{self.sanity.model} passes its one sanity check.")
         if not not_passed:
             return Conclusion(f"{self.sanity.model} passes all {judged} sanity checks.")
         text = f"{self.sanity.model} passes {passed} of {judged} sanity checks."

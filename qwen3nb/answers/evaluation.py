@@ -411,28 +411,64 @@ def _test_and_correction(scores: Sequence[AgainstBaseline]) -> str:
     return words + skewness_condition(min(sample_sizes, default=0))
 
 
-def terminal_table(
-    scores: Sequence[AgainstBaseline],
-    *,
-    reused: Sequence[str] = (),
-    skipped: Mapping[str, str] | None = None,
-) -> Table:
-    """Return the scores with a line per task, for a terminal, and which records were reused."""
-    rows = [
-        {
+def terminal_tables(
+    scores: Sequence[AgainstBaseline], *, skipped: Mapping[str, str] | None = None
+) -> list[Table]:
+    """Return the scores with a line per task, for a terminal; each table is narrower than the last.
+
+    Means over tasks are no rows; see `mean_lines`.
+    """
+    of_tasks = [score for score in scores if score.type != MEAN]
+    baselines = {score.reference for score in of_tasks if score.difference is not None}
+    difference_head = "Δ"
+    if len(baselines) == 1:
+        difference_head = f"Δ to {min(baselines)}"
+    rows = []
+    for score in of_tasks:
+        row: dict[str, Any] = {
             "task": short_task(score.task),
             "metric": score.metric,
-            "score": number_text(score.score.value),
+            "score": table.number(score.score.value),
             "95 % interval": interval_text(table.number(score.score).interval, sign=False),
-            "Δ": Cell(number_text(score.difference, sign=True), strong=score.significant),
-            # The baseline, or why there is none.
-            "to": score.reference or score.why,
-            "n": f"{score.score.n} {score.unit}",
-            "record": "reused" if score.task in reused else "new",
         }
-        for score in scores
-    ]
-    return Table.of(rows, note=_skipped_text(skipped), data=data_of(scores))
+        if baselines:
+            row[difference_head] = table.number(score.difference, "+.3f", strong=score.significant)
+        if len(baselines) > 1:
+            row["to"] = score.reference
+        row["n"] = score.score.n
+        rows.append(row)
+    note = " ".join(filter(None, [_reasons_text(of_tasks), _skipped_text(skipped)]))
+    tables = []
+    for left_out in ((), ("n",), ("n", "95 % interval")):
+        kept_rows = [
+            {head: value for head, value in row.items() if head not in left_out} for row in rows
+        ]
+        tables.append(Table.of(kept_rows, note=note, data=data_of(scores)))
+    return tables
+
+
+def _reasons_text(scores: Sequence[AgainstBaseline]) -> str:
+    """Say on how many tasks there is no difference, and why."""
+    reasons = Counter(score.why for score in scores if score.why)
+    sentences = []
+    for reason, count in reasons.items():
+        sentences.append(f"{plural(count, 'task')} without a difference: {reason}.")
+    return " ".join(sentences)
+
+
+def mean_lines(scores: Sequence[AgainstBaseline]) -> list[str]:
+    """Return a line per mean over tasks, such as ``BEIR: mean nDCG@10 of 15 tasks 0.946``."""
+    lines = []
+    for score in scores:
+        if score.type != MEAN:
+            continue
+        interval = interval_text(table.number(score.score).interval, sign=False)
+        value = number_text(score.score.value)
+        line = f"{short_task(score.task)}: {score.metric} {value} {interval}".rstrip()
+        if score.difference is not None:
+            line += f", {number_text(score.difference, sign=True)} to {score.reference}"
+        lines.append(line)
+    return lines
 
 
 def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:

@@ -25,7 +25,6 @@ from qwen3nb.models.options import OPTIONS, ModelOptions
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.format import json_text, parse_size
 from qwen3nb.utils.secrets import PASSED, passed_names
-from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
     from qwen3nb.answers.decision import Decision
@@ -390,11 +389,18 @@ def print_table(table: Any, *columns: str, note: str = "") -> None:
     console.print_table(table)
 
 
+def print_text(text: object, *, bold: bool = False) -> None:
+    """Print a text, on a terminal wrapped between words."""
+    from qwen3nb.report.render import console
+
+    console.print_text(str(text), style="bold" if bold else "")
+
+
 def print_decision(decision: "Decision") -> None:
     """Print which model to use, and below it the reasons, one a line."""
     from qwen3nb.report.render import console
 
-    say(decision.brief, bold=True)
+    print_text(decision.brief, bold=True)
     console.print_list([f"{sentence}." for sentence in decision.sentences])
 
 

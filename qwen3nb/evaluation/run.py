@@ -48,7 +48,7 @@ from qwen3nb.utils.atomic_files import exclusive_lock, write_bytes, write_text
 from qwen3nb.utils.hardware import peak_memory
 from qwen3nb.utils.hints import missing_attribute
 from qwen3nb.utils.imports import DataFrame
-from qwen3nb.utils.progress import tqdm
+from qwen3nb.utils.progress import TaskBar
 from qwen3nb.utils.secrets import known_secrets
 
 log = logging.getLogger(__name__)
@@ -262,9 +262,11 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     failures: dict[str, str] = {}
     has_many_items = kind in ("tasks", "data sets")
     hidden = not (has_many_items and run.show_progress)
-    bar = tqdm(list(jobs), desc=label, unit=kind.removesuffix("s"), disable=hidden)
+    all_jobs = list(jobs)
+    names = [name for name, _ in all_jobs]
+    bar = TaskBar(all_jobs, label=label, names=names, unit=kind.removesuffix("s"), disable=hidden)
     for name, find in bar:
-        bar.set_postfix_str(name)
+        bar.begin(name)
         file: Path | None = None
         try:
             for model, item in find():

@@ -224,7 +224,7 @@ def run_notebook(
         notebook: a path, or the name of a notebook in ``notebooks/``.
         parameters: values by name; all others keep their defaults.
         fresh: run even if there is a finished page with the same inputs.
-        show_progress: whether to show a progress bar over the cells.
+        show_progress: whether to say that it runs, and to show the bars of its cells.
         name: name of the page; by default see `page_name`.
 
     Raises:
@@ -250,6 +250,8 @@ def run_notebook(
             # While this process waited for the lock, the other may have made the page.
             if other_run.seen and not fresh and _is_finished(notebook, parameters, name=name):
                 return page
+            if show_progress:
+                print(f"running {page.stem}", file=sys.stderr)
             _execute(notebook, partial, parameters, name=page.stem, show_progress=show_progress)
             partial.unlink(missing_ok=True)
     return page
@@ -307,7 +309,7 @@ def _execute(
             parameters=parameters,
             engine_name=ENGINE,
             page_name=name,
-            progress_bar=show_progress,
+            progress_bar=False,  # it would count cells
             stderr_file=sys.stderr if show_progress else None,
             kernel_name=kernel["name"],
             language=kernel["language"],

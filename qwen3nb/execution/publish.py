@@ -55,7 +55,7 @@ _LONGEST = 4000  # characters of an error's message
 _MAIN_LIBRARIES = ("qwen3nb", "torch", "transformers", "sentence-transformers", "mteb")
 _HEADING = re.compile(r"(#{1,6})\s")
 # Progress bars, messages of the kernel.
-_NOISE = re.compile(r"\d+%\||\dit/s|\[IPKernelApp\]")
+_NOISE = re.compile(r"\d+%\||\dit/s|\d/\d+ \[\d+:\d\d|\[IPKernelApp\]")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # cursor movements of nested bars
 
 

@@ -17,7 +17,6 @@ from qwen3nb.utils.atomic_files import exclusive_lock
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.format import interval_text, number_text
 from qwen3nb.utils.secrets import write_public
-from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
     from qwen3nb.datasets.custom.load import Domain
@@ -178,9 +177,11 @@ def _print_decision(
 ) -> None:
     """Print which model to use, and write a report; or say why there is no decision."""
     if current in run.failures:
-        say(f"No decision: {current}, the model in use, failed.", bold=True)
+        opt.print_text(f"No decision: {current}, the model in use, failed.", bold=True)
     elif len(run.results) < 2:
-        say(f"No decision: there is no other model to compare with {current}.", bold=True)
+        opt.print_text(
+            f"No decision: there is no other model to compare with {current}.", bold=True
+        )
     else:
         _report(run.results, folder, rule, seed=seed)
 
@@ -200,7 +201,7 @@ def _print_collection(collection: Domain) -> None:
     documents = f"{len(collection.texts):,} documents"
     queries = f"{len(collection.queries):,} queries ({len(collection.dropped)} dropped)"
     boosts = ", ".join(f"{name} {value}" for name, value in collection.recipe.items())
-    click.echo(
+    opt.print_text(
         f"{collection.name}: {documents}, {queries}, "
         f"relevant from grade {collection.threshold}; boosts: {boosts or 'none'}"
     )
@@ -231,7 +232,7 @@ def _print_models(models: Sequence[object]) -> None:
             names.append(f"{label} ({spec})")
     if names:
         current, *candidates = names
-        click.echo(f"in use: {current}; candidates: {', '.join(candidates) or 'none'}")
+        opt.print_text(f"in use: {current}; candidates: {', '.join(candidates) or 'none'}")
 
 
 def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[str]) -> None:
@@ -249,8 +250,8 @@ def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[st
             interval = number(score).interval
             rows.append(
                 {
-                    "metric": metric,
                     "model": f"{result.model.label} {result.model.identity[:8]}",
+                    "metric": metric,
                     "mean": number_text(score.value),
                     "95 % interval": interval_text(interval, sign=False),
                     "queries": score.n,
@@ -260,10 +261,10 @@ def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[st
         opt.print_table(rows)
     for result in run.results:
         label = result.model.label
-        click.echo(f"{label}: {times_text(result, reused=label in run.reused)}")
+        opt.print_text(f"{label}: {times_text(result, reused=label in run.reused)}")
         click.echo(f"  {paths.shown(result.path(output or paths.results()))}")
     for name, reason in run.skipped.items():
-        click.echo(f"{name}: not compared, {reason}")
+        opt.print_text(f"{name}: not compared, {reason}")
 
 
 def _report(
@@ -279,7 +280,7 @@ def _report(
             results, current=current.model.label, task=current.task.key, seed=seed, **rule
         )
     except NothingFoundError as error:
-        say(f"No decision: {error}", bold=True)
+        opt.print_text(f"No decision: {error}", bold=True)
         return
     opt.print_decision(report.decision)
     opt.print_table(report.tables()["Recommendation"])

@@ -9,7 +9,6 @@ of a new study.
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -47,7 +46,6 @@ _PAGE = opt.option(
     help="Name of the page.  [default: from parameters]",
 )
 _RUN = opt.options(_FRESH, opt.MIRROR, opt.CACHE_LIMIT, opt.PASS_ENV)
-_WIDEST = 100  # columns
 
 
 class NotebookCommand(Command):
@@ -155,6 +153,7 @@ def _print_page(page: Path, stamps_before: Mapping[Path, FileStamp]) -> None:
         page: a finished page.
         stamps_before: of pages before the command; a page that still has its own was reused.
     """
+    from qwen3nb.analysis.comparison.benchmark_means import MEAN
     from qwen3nb.answers.run_trace import read_conclusions, read_finished, read_trace
 
     trace = read_trace(page)
@@ -166,26 +165,32 @@ def _print_page(page: Path, stamps_before: Mapping[Path, FileStamp]) -> None:
             # All scores on such a page were reused, too.
             trace = replace(trace, reused=tuple(score.task for score in trace.scores))
         _print_scores(trace)
-    columns = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
-    for text in read_conclusions(page):
-        click.echo(f"\n{click.wrap_text(text, width=columns)}")
+    # The first conclusion is the summary, so it comes last.
+    for text in reversed(read_conclusions(page)):
+        opt.print_text(f"\n{text}")
     click.echo()
     if page_is_reused:
         date = finished[:16].replace("T", " ")
         click.echo(f"reused: nothing has changed since {date} UTC")
     elif trace is not None and trace.reused:
-        click.echo(f"reused: {len(trace.reused)} of {len(trace.scores)} records were stored")
+        of_tasks = [score for score in trace.scores if score.type != MEAN]
+        click.echo(f"reused: {len(trace.reused)} of {len(of_tasks)} records were stored")
     click.echo(page)
     if finished:
         click.echo("`qwen3nb book` shows it as a page of the book")
 
 
 def _print_scores(trace: RunTrace) -> None:
-    """Print the table of scores that a page has."""
-    from qwen3nb.answers.evaluation import terminal_table
+    """Print the scores that a page has: a line per task, then the means."""
+    from qwen3nb.answers.evaluation import mean_lines, terminal_tables
+    from qwen3nb.report.render import console
 
-    table = terminal_table(trace.scores, reused=trace.reused, skipped=trace.skipped)
-    opt.print_table(table)
+    console.print_table(*terminal_tables(trace.scores, skipped=trace.skipped))
+    lines = mean_lines(trace.scores)
+    if lines:
+        click.echo()
+    for line in lines:
+        opt.print_text(line, bold=True)
 
 
 @click.command("eval", cls=NotebookCommand, notebook="eval", writes=True)

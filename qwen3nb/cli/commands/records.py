@@ -243,7 +243,7 @@ def compare(
         opt.print_decision(report.decision)
         opt.print_table(report.tables()["Recommendation"])
         if not out:
-            click.echo("--out report.md writes every metric, category, query and earlier run")
+            opt.print_text("--out report.md writes every metric, category, query and earlier run")
     for file in out:
         text = report.to_markdown()
         if file.suffix == ".json":
@@ -326,14 +326,14 @@ def _print_interference(report: Interference) -> None:
     """Print what is measured, the tables, and the verdict."""
     from qwen3nb.analysis.stats.interference_ratio import DEFINITION
 
-    click.echo(f"{DEFINITION}\n")
+    opt.print_text(f"{DEFINITION}\n")
     for table in (report.table(), report.refusals()):
         if table.rows:
             opt.print_table(table)
         else:
             # The note says why there are no rows.
             click.echo(f"{table.note}\n")
-    say(report.verdicts, bold=True)
+    opt.print_text(report.verdicts, bold=True)
 
 
 @click.command(cls=Command, writes=True)

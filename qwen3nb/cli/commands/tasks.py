@@ -95,14 +95,22 @@ def _list_needs(required: Sequence[Need], *, as_json: bool) -> None:
     from qwen3nb.datasets.mirror import sizes
 
     rows = []
-    lines = []
+    printed_rows = []
     for need, size in sizes(required, say=lambda text: click.echo(text, err=True)):
         rows.append({**vars(need), "size": size})
-        revision = (need.revision or "main")[:12]
-        users = ", ".join(need.used_by[:3])
-        # Kind, id, revision and size in columns, then at most three that need it.
-        lines.append(f"{need.kind:8} {need.id:45} {revision:13} {size:>10}  {users}")
-    opt.answer(rows, *lines, as_json=as_json)
+        printed_rows.append(
+            {
+                "kind": need.kind,
+                "id": need.id,
+                "revision": (need.revision or "main")[:12],
+                "size": size,
+                "for": ", ".join(need.used_by[:3]),
+            }
+        )
+    if as_json:
+        opt.print_json(rows)
+    else:
+        opt.print_table(printed_rows)
 
 
 @click.command(cls=Command, writes=True)
@@ -131,7 +139,7 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
     reproduced = []
     for score in reproduce_scores(published, absent=missing_data):
         reproduced.append(score)
-        click.echo(_reproduced_line(score))
+        opt.print_text(_reproduced_line(score))
     if missing_data:
         click.echo(str(missing_error(missing_data)), err=True)
     if all(score.value is None for score in reproduced):
@@ -197,8 +205,7 @@ def list_tasks(
     if as_json:
         opt.print_json(estimates)
         return
-    for estimate in estimates:
-        click.echo(_estimate_line(estimate))
+    opt.print_table([_estimate_row(estimate) for estimate in estimates])
     total = f"{len(estimates)} tasks"
     if model:
         minutes = sum(estimate.minutes or 0 for estimate in estimates)
@@ -206,15 +213,20 @@ def list_tasks(
     click.echo(total, err=True)
 
 
-def _estimate_line(estimate: Planned) -> str:
+def _estimate_row(estimate: Planned) -> dict[str, str]:
     """Return a task with its type, revision and texts, and the minutes to encode them."""
     texts = "unknown"
     if estimate.texts is not None:
-        texts = f"{estimate.texts:,} texts"
-    line = f"{estimate.task:45} {estimate.type:20} {estimate.revision:13} {texts:>18}"
+        texts = f"{estimate.texts:,}"
+    row = {
+        "task": estimate.task,
+        "type": estimate.type,
+        "revision": estimate.revision,
+        "texts": texts,
+    }
     if estimate.minutes is not None:
-        line += f"{estimate.minutes:>11,.1f} min"
-    return line
+        row["minutes"] = f"{estimate.minutes:,.1f}"
+    return row
 
 
 @click.command(cls=Command)

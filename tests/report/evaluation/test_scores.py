@@ -1,17 +1,20 @@
 """A model's scores beside a baseline: the table, the plot, the sentence, and the page's trace."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.records import make, noisy, tier_records
 
 from qwen3nb.analysis.comparison.alignment import reference_models
-from qwen3nb.analysis.comparison.benchmark_means import column_mean, ranked_columns
+from qwen3nb.analysis.comparison.benchmark_means import MEAN, column_mean, ranked_columns
 from qwen3nb.answers.against_baseline import against_baseline
 from qwen3nb.answers.evaluation import (
     baseline_figure,
     evaluation_conclusion,
     intervals_table,
+    mean_lines,
     scores_table,
-    terminal_table,
+    terminal_tables,
 )
 from qwen3nb.answers.one_query import query_table, shortened, typical_query
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
@@ -170,10 +173,31 @@ def test_the_table_names_what_was_left_out_and_no_none():
     assert row[3].strong
     assert row[3].interval == scores[0].interval
     assert row[5].detail == "1 pairs"
-    terminal = terminal_table(scores, reused=[TASKS[0]], skipped=dict.fromkeys("VWXY", "why"))
-    assert [row[-1].text for row in terminal.rows] == ["reused"]
-    assert terminal.note == "Left out: 4 tasks (why)."
-    assert len({len(row) for row in terminal.rows} | {len(terminal.columns)}) == 1
+
+
+def test_a_terminal_has_a_line_per_task_and_narrower_tables_fewer_columns():
+    scores = against_baseline(on_tasks("m", 0.7), on_tasks("bm25", 0.5, seed=1))
+    tables = terminal_tables(scores, skipped=dict.fromkeys("VWXY", "why"))
+    columns = [table.columns for table in tables]
+    assert columns[0] == ("task", "metric", "score", "95 % interval", "Δ to bm25", "n")
+    assert [len(heads) for heads in columns] == [6, 5, 4]
+    assert "95 % interval" not in columns[2]
+    assert {len(table.rows) for table in tables} == {1}
+    assert tables[0].note == "Left out: 4 tasks (why)."
+    alone = terminal_tables(against_baseline(on_tasks("m", 0.7), []))[0]
+    assert alone.columns == ("task", "metric", "score", "95 % interval", "n")
+    assert alone.note == "1 task without a difference: no record of a reference model."
+
+
+def test_means_of_a_terminal_are_lines_and_no_rows():
+    (score,) = against_baseline(on_tasks("m", 0.7), on_tasks("bm25", 0.5, seed=1))
+    mean = replace(score, task="BEIR", type=MEAN, metric="mean nDCG@10 of 15 tasks")
+    assert len(terminal_tables([mean, score])[0].rows) == 1
+    assert mean_lines([score]) == []
+    (line,) = mean_lines([mean, score])
+    value, difference = score.score.value, score.difference
+    assert line.startswith(f"BEIR: mean nDCG@10 of 15 tasks {value:.3f} [")
+    assert line.endswith(f"], {difference:+.3f} to bm25")
 
 
 def test_the_plot_has_a_row_per_difference_and_is_absent_without_one():
