@@ -37,6 +37,7 @@ def figures():
     return [
         leaderboard(results, tier="smoke").figure(),
         compare(results).figure(),
+        compare(results).differences_figure(),
         lead_figure(compare(results), task=RETRIEVAL),
         per_query_figure(results[:2]),
         forest_figure(ROWS, xlabel="x", caption="c"),

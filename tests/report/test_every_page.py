@@ -14,6 +14,7 @@ from helpers.records import RETRIEVAL, amend, make, noisy, state
 
 import qwen3nb as q
 from qwen3nb.answers import one_model
+from qwen3nb.answers.against_baseline import against_baseline
 from qwen3nb.answers.all_results import summarise
 from qwen3nb.answers.board import costs, expected, ranks
 from qwen3nb.answers.board.costs import cost_table
@@ -24,6 +25,7 @@ from qwen3nb.answers.board.record_list import record_list
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.checks import Checks
 from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.evaluation import evaluation_conclusion, intervals_table, scores_table
 from qwen3nb.answers.findings import Finding, cards, evidence_table
 from qwen3nb.answers.landing import headline_lead
 from qwen3nb.answers.one_model import (
@@ -98,6 +100,7 @@ def pages(results, text):
     done = [Reproduction(Published(text, text, 0.5, 0.1, text), None, v) for v in (0.4, None)]
     links, tested = {each.run: f"{text}.html" for each in results}, compare(results, draws=100)
     comparison = compare(results, tasks=[RETRIEVAL, text], draws=100)
+    scores = against_baseline(own, results)
     made = {
         "results_table": results_table(own),
         "results_table of many": results_table(own * 13),
@@ -127,6 +130,9 @@ def pages(results, text):
         "baseline_tables": comparison.baseline_tables(task=RETRIEVAL),
         "power_table": comparison.power_table(),
         "compared_tables": comparison.table(),
+        "scores_table": scores_table(scores, results=own),
+        "intervals_table": intervals_table(scores),
+        "evaluation": evaluation_conclusion(scores),
         "comparison": comparison.conclusion,
         "lead": lead_conclusion(comparison, task=RETRIEVAL),
     }
@@ -200,6 +206,7 @@ def figures(results, text):
         q.leaderboard(results, tier="smoke", tasks=[RETRIEVAL, text]).figure(),
         per_query_figure(results),
         comparison.figure(),
+        comparison.differences_figure(),
         comparison.pairs_figure(),
         lead_figure(comparison, task=RETRIEVAL),
         forest_figure(rows, xlabel=text, caption=text, alt=text),

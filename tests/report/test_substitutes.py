@@ -30,7 +30,12 @@ from qwen3nb.answers.board.ranks import rank_table, standings
 from qwen3nb.answers.board.record_list import record_list
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
-from qwen3nb.answers.evaluation import baseline_figure, evaluation_conclusion, scores_table
+from qwen3nb.answers.evaluation import (
+    baseline_figure,
+    evaluation_conclusion,
+    intervals_table,
+    scores_table,
+)
 from qwen3nb.answers.explorer import explore
 from qwen3nb.answers.how_sure import how_sure
 from qwen3nb.answers.interference import Interference
@@ -210,6 +215,7 @@ def views(revision):
         "provenance_table": provenance_table(own),
         "suite_table": suite_table(summarise(own)),
         "scores_table": scores_table(scores),
+        "intervals_table": intervals_table(scores),
         "differences_table": comparison.differences_table(),
         "baseline_tables": comparison.baseline_tables(task=RETRIEVAL),
         "compared_tables": comparison.table(),
@@ -255,7 +261,8 @@ def views(revision):
         "evaluation_conclusion": evaluation_conclusion(scores),
         "baseline_figure": baseline_figure(scores),
         "comparison_figure": q.leaderboard(results, tier="smoke").figure(),
-        "differences_figure": comparison.figure(),
+        "scores_figure": comparison.figure(),
+        "differences_figure": comparison.differences_figure(),
         "pairs_figure": comparison.pairs_figure(),
         "per_query_figure": per_query_figure(results),
         "lead_figure": lead_figure(comparison, task=RETRIEVAL),
