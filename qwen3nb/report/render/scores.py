@@ -16,17 +16,19 @@ from qwen3nb.report.render.brackets import lanes
 from qwen3nb.report.render.figure import (
     ACCENT,
     GREY,
+    LONGEST_LINE,
     QUIET,
     Axes,
     Figure,
     MplFigure,
     is_wide,
-    name_rows,
+    row_names,
 )
 from qwen3nb.utils.format import interval_text, number_text
 
 NO_DIFFERENCE = "no difference shown"
 _ROW_HEIGHT = 0.29  # inches
+_LONGEST_WIDE = 40  # characters of a name on one line, where there is room
 _LANE = 0.6  # width of a lane of brackets, in units of their panel
 _DASHED = (0, (1, 2))  # beside a row that does not belong to a bracket
 
@@ -103,7 +105,7 @@ def _draw(rows: Sequence[ScoreRow], ties: Ties, width: float) -> MplFigure:
     )
     for row, model in enumerate(rows):
         _draw_row(axis, row, model)
-    _set_axis(axis, rows)
+    _set_axis(axis, rows, has_room=is_wide(width))
     _draw_brackets(bracket_axis, ties, has_words=is_wide(width))
     return figure
 
@@ -129,7 +131,7 @@ def _draw_row(axis: Axes, row: int, model: ScoreRow) -> None:
     )
 
 
-def _set_axis(axis: Axes, rows: Sequence[ScoreRow]) -> None:
+def _set_axis(axis: Axes, rows: Sequence[ScoreRow], *, has_room: bool) -> None:
     """Name the rows, the first on top, over an axis from 0 to 1, or as far as scores reach."""
     lowest, highest = 0.0, 1.0
     for row in rows:
@@ -137,8 +139,12 @@ def _set_axis(axis: Axes, rows: Sequence[ScoreRow]) -> None:
         lowest, highest = min(lowest, low), max(highest, high)
     axis.set_xlim(lowest - 0.01, highest + 0.01)
     axis.set_ylim(len(rows) - 0.4, -0.6)  # the first row on top
-    name_rows(axis, [row.label for row in rows])
+    longest = LONGEST_LINE
+    if has_room:
+        longest = _LONGEST_WIDE
+    axis.set_yticks(range(len(rows)), row_names([row.label for row in rows], longest=longest))
     for label, row in zip(axis.get_yticklabels(), rows, strict=True):
+        label.set_linespacing(1.1)
         if row.tone is Tone.BEST:
             label.set_fontweight("bold")
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
