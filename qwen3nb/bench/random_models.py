@@ -18,12 +18,12 @@ from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 from qwen3nb.models.rerankers import TEMPLATES, Floats
-from qwen3nb.models.types import INSTRUCTION, Vectors, torch_dtype
+from qwen3nb.models.types import INSTRUCTION, RANDOM_QWEN3, Vectors, torch_dtype
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
-QWEN3 = "qwen3-60M-random"
+QWEN3 = RANDOM_QWEN3
 VOCABULARY = 151_936  # rows of the output matrix of Qwen3
 QUERY = "how to sort the rows of a table by several columns and keep the order of equal rows"
 _SIZES = (

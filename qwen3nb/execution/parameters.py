@@ -30,7 +30,14 @@ from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.execution.study_paths import NewValues, Values, path_from_root, relative_to_study
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.options import OPTIONS
-from qwen3nb.models.types import NEWEST, NEWEST_TRAINING, TEMPLATE_NAMES, SpecError
+from qwen3nb.models.types import (
+    NEWEST,
+    NEWEST_ADAPTER,
+    NEWEST_EXPORT,
+    NEWEST_TRAINING,
+    TEMPLATE_NAMES,
+    SpecError,
+)
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.option import Option
@@ -170,14 +177,25 @@ def _check_benchmark(benchmark: str) -> None:
         choose_tasks(benchmark=benchmark)
 
 
+def _check_task(names: str) -> None:
+    """Check folders of data, names of MTEB tasks, and those of tasks with records."""
+    from qwen3nb.records.store import records_under
+
+    tasks = [name for name in split_names(names) if not path_from_root(name).is_dir()]
+    if not tasks:
+        return
+    recorded = {record.task.key for record in records_under(paths.results(), whole=False)}
+    _check_task_names([name for name in tasks if name not in recorded])
+
+
 def _check_task_names(names: Sequence[str]) -> None:
-    """Check names of MTEB tasks; those of a tier are known without loading MTEB."""
+    """Check names of MTEB tasks; those of a tier are known by themselves."""
     of_tiers = {task for tier in TIERS.values() for task in tier.tasks}
     unknown = [name for name in names if name not in of_tiers]
     if unknown:
-        from qwen3nb.evaluation.mteb.select import choose_tasks
+        from qwen3nb.evaluation.mteb.select import check_task_names
 
-        choose_tasks(tasks=unknown)
+        check_task_names(unknown)
 
 
 _POSITIVE = Option(minimum=1, takes_list=True)
@@ -210,6 +228,7 @@ RULES: Mapping[str, Option] = {
     "queries": _NOT_NEGATIVE,
     "relevance_threshold": _POSITIVE,
     "rounds": _POSITIVE,
+    "task": Option(check=_check_task),
     "tasks": Option(check=_check_tasks),
     "template": Option(plain="auto", choices=TEMPLATE_NAMES),
     "texts": _POSITIVE,
@@ -232,10 +251,38 @@ def _check_models(values: Values, declared: Declared) -> None:
                 raise ValueError(
                     f"{name} {values[name]!r} has no effect on {source.spec}; leave it out"
                 )
+        _check_use(source, values, declared)
     for stage in split_names(values.get("first_stage", "")):
         # It is bm25, the candidates given with the data, a file of candidates, or a model.
         if stage not in ("bm25", "given") and not path_from_root(stage).is_file():
             cached_call(find_source, stage)  # raises if there is no such model
+
+
+def _check_use(source: Source, values: Values, declared: Declared) -> None:
+    """Refuse a model that cannot do what the notebook asks of it."""
+    from qwen3nb.execution.refusals import refuse_too_many_dimensions
+
+    default = declared["checkpoint"].default
+    if default == NEWEST_EXPORT and source.kind.only_searches:
+        raise ValueError(f"{source.spec} {source.kind.only_searches}; name a model with vectors")
+    if default == NEWEST_ADAPTER and not source.on_hub and not _ranks_pairs(source):
+        source.kind.check_causal(source)  # raises: it is another kind of model
+    dimensions = values.get("dimensions")
+    if isinstance(dimensions, int) and dimensions:  # elsewhere it is a list to try
+        refuse_too_many_dimensions(source, dimensions)
+
+
+def _ranks_pairs(source: Source) -> bool:
+    """Return whether a model is of a kind that says yes or no to a pair of texts."""
+    return source.kind.adaptable or source.kind.adapts or source.kind.scores_pairs
+
+
+def _check_study(values: Values) -> None:
+    """Refuse files, models, metrics and collections that there are not."""
+    from qwen3nb.execution import refusals
+
+    refusals.refuse_missing_files(values)
+    refusals.refuse_unknown_names(values)
 
 
 def _parameters_without_effect(source: Source) -> list[str]:
@@ -652,11 +699,8 @@ def check_parameters(declared: Declared, arguments: Values) -> NewValues:
         raise ParameterError("\n".join(problems))
     values = {name: parameter.default for name, parameter in declared.items()}
     values |= relative_to_study(arguments)
-    try:
-        for name, found in found_defaults(declared, arguments).items():
-            values[name] = found.value
-    except SpecError as error:  # the study has nothing to take
-        raise ParameterError(str(error)) from None
+    for name, found in found_defaults(declared, arguments).items():
+        values[name] = found.value
     problems = _problems_of_values(declared, values) + _problems_of_secrets(arguments)
     if problems:
         raise ParameterError("\n".join(problems))
@@ -675,12 +719,19 @@ def found_defaults(declared: Declared, arguments: Values) -> dict[str, FoundDefa
     """Return what a run takes as its model and its training where none is named, by parameter.
 
     Raises:
-        SpecError: the study has none; the message says what to do.
+        ParameterError: the study has none; the message says what to do.
     """
-    from qwen3nb.models.kinds.resolve import default_model, find_training, newest_model
-
     values = {name: parameter.default for name, parameter in declared.items()}
     values |= arguments
+    try:
+        return _found_defaults(values)
+    except SpecError as error:
+        raise ParameterError(str(error)) from None
+
+
+def _found_defaults(values: Values) -> dict[str, FoundDefault]:
+    from qwen3nb.models.kinds.resolve import default_model, find_training, newest_model
+
     defaults = {}
     checkpoint = values.get("checkpoint")
     if checkpoint == "":  # no model is given, but one is needed
@@ -707,6 +758,7 @@ def _problems_of_values(declared: Declared, values: Values) -> list[str]:
             problems.append(str(error))
     try:
         _check_models(values, declared)
+        _check_study(values)
         # Tasks can only be chosen by valid values, and doing so takes seconds.
         if not problems:
             _check_selection(values)

@@ -23,7 +23,6 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 # dtypes a model can run in; ``int8``: linear layers in 8 bits, the rest in float32
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 CACHED = ("float32", "float16")  # dtypes of cached vectors
-# prompt templates of rerankers: of Qwen3-Reranker's model card, and of this project's LoRA adapters
 # Specs of what was made last in a study; see `qwen3nb.models.kinds.newest`.
 NEWEST_EXPORT, NEWEST_TRAINING, NEWEST_ADAPTER = (
     "newest-export",
@@ -31,6 +30,8 @@ NEWEST_EXPORT, NEWEST_TRAINING, NEWEST_ADAPTER = (
     "newest-adapter",
 )
 NEWEST = (NEWEST_EXPORT, NEWEST_TRAINING, NEWEST_ADAPTER)
+RANDOM_QWEN3 = "qwen3-60M-random"  # a Qwen3 with random weights, whose speed is measured
+# prompt templates of rerankers: of Qwen3-Reranker's model card, and of this project's LoRA adapters
 TEMPLATE_NAMES = ("qwen3-reranker", "double-newline")
 # of rerankers, and of encoders whose prompts take one
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"

@@ -9,14 +9,17 @@ import logging
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qwen3nb import paths
 from qwen3nb.tiers import BENCHMARKS, TIERS
+from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.choices import check_choice, split_names
+from qwen3nb.utils.code_version import installed_version
 from qwen3nb.utils.imports import load_library
 
 if TYPE_CHECKING:
@@ -253,6 +256,35 @@ def _metadata() -> list[Any]:
     return [task.metadata for task in load_library("mteb").get_tasks()]
 
 
+def check_task_names(names: Iterable[str]) -> None:
+    """Check names of tasks; MTEB, which takes seconds to load, is loaded once for each version.
+
+    Raises:
+        ValueError: an unknown name; lists similar ones.
+    """
+    for name in names:
+        if name.startswith(_BUILT_IN):
+            _find_task(name)
+        else:
+            _check_known("task", name, _all_names())
+
+
+def _all_names() -> list[str]:
+    """Return the names of all MTEB tasks, which are kept in the cache."""
+    file = paths.cache() / "mteb" / f"tasks-{installed_version('mteb')}.json"
+    with suppress(OSError, ValueError):  # not there yet, or damaged
+        names: list[str] = read_json(file)
+        return names
+    with quiet():
+        tasks = load_library("mteb").get_tasks(
+            exclude_superseded=False, exclude_private=False, exclude_beta=False
+        )
+    names = sorted({task.metadata.name for task in tasks})
+    with suppress(OSError):  # the disk is full, or may not be written to
+        write_json(file, names)
+    return names
+
+
 def _check_known(what: str, name: str, names: Iterable[str]) -> None:
     choices = sorted(set(names))
     if name in choices:
@@ -262,9 +294,7 @@ def _check_known(what: str, name: str, names: Iterable[str]) -> None:
     hint = "."
     if similar:
         hint = f"; did you mean {' or '.join(similar)}?"
-    raise ValueError(
-        f"unknown {what} {name!r}{hint} `qwen3nb tasks` lists all {len(choices)}"
-    ) from None
+    raise ValueError(f"unknown {what} {name!r}{hint} `qwen3nb tasks` lists them") from None
 
 
 @contextmanager
