@@ -8,7 +8,8 @@ const BLOCKS = "figure.q-figure, .q-table, .admonition, div.highlight, .q-note, 
   + "figcaption, .q-conclusion, .pst-scrollable-table-container, section > p";
 const INSIDE = "li, dd, td, .admonition *, blockquote, .q-finding, .q-findings *, .sd-card *, "
   + "details details";
-const NO_TEXT_LINKS = ".headerlink, .q-permalink, .sd-btn, .footnote-reference";
+// Symbols; and numbers of a table, which lead to their runs in the colour of text.
+const NO_TEXT_LINKS = ".headerlink, .q-permalink, .sd-btn, .footnote-reference, td[data-sort] a";
 
 function shown(element) {
   return element.checkVisibility({ opacityProperty: true, visibilityProperty: true })
