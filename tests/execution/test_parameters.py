@@ -161,6 +161,13 @@ def save_in(study, node):
     return file
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_papermill_itself_reads_every_parameter(path):
+    """It reads no line with two signs of equality, such as in a comment, and warns of it."""
+    declared = declared_parameters(nbformat.read(path, as_version=4))
+    assert set(papermill.inspect_notebook(str(path))) == set(declared)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("-p", "z", "1"), ("out.ipynb", "-p", "x", "one"), ("-p", "x=1;import os", "1")],
