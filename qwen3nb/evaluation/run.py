@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import logging
+import os
 import re
 import time
 import traceback
@@ -49,7 +50,7 @@ from qwen3nb.utils.hardware import peak_memory
 from qwen3nb.utils.hints import missing_attribute
 from qwen3nb.utils.imports import DataFrame
 from qwen3nb.utils.progress import TaskBar
-from qwen3nb.utils.secrets import known_secrets
+from qwen3nb.utils.secrets import FRESH, known_secrets
 
 log = logging.getLogger(__name__)
 _NOTE = ".error.txt"  # next to the record's path: why it could not be computed
@@ -105,6 +106,11 @@ class Run:
     strict: bool = True
     show_progress: bool = True
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    @property
+    def measures_again(self) -> bool:
+        """Whether stored records are measured again: as asked for here, or for the whole page."""
+        return self.fresh or FRESH in os.environ
 
     @cached_property
     def folder(self) -> Path:
@@ -297,7 +303,7 @@ def _evaluate_or_reuse(model: Any, item: Item, run: Run) -> tuple[Result, bool]:
     """Return the record of a model on an item, stored or saved now, and whether it is new."""
     file = record_path(model, item, run)
     with exclusive_lock(file, purpose="evaluates"):  # other processes then find the saved record
-        if not run.fresh:
+        if not run.measures_again:
             stored_record = stored(model, item, run)
             if stored_record is not None:
                 # Another model may have had this label since: tables show this one again.

@@ -223,7 +223,8 @@ def run_notebook(
     Args:
         notebook: a path, or the name of a notebook in ``notebooks/``.
         parameters: values by name; all others keep their defaults.
-        fresh: run even if there is a finished page with the same inputs.
+        fresh: run even if there is a finished page with the same inputs, and measure again what
+            has records.
         show_progress: whether to say that it runs, and to show the bars of its cells.
         name: name of the page; by default see `page_name`.
 
@@ -252,7 +253,16 @@ def run_notebook(
                 return page
             if show_progress:
                 print(f"running {page.stem}", file=sys.stderr)
-            _execute(notebook, partial, parameters, name=page.stem, show_progress=show_progress)
+            if partial.is_file():  # left by a run that failed or was killed
+                print(_remark_on_restart(page, fresh=fresh), file=sys.stderr)
+            _execute(
+                notebook,
+                partial,
+                parameters,
+                name=page.stem,
+                show_progress=show_progress,
+                fresh=fresh,
+            )
             partial.unlink(missing_ok=True)
     return page
 
@@ -287,8 +297,22 @@ def _is_finished(notebook: Path, parameters: Values, *, name: str) -> bool:
         return finished_page(notebook, parameters, name=name) is not None
 
 
+def _remark_on_restart(page: Path, *, fresh: bool) -> str:
+    """Return what to say before a page is run whose last run did not finish."""
+    beginning = f"The last run of {paths.page_key(page)} did not finish; it starts anew"
+    if fresh:
+        return f"{beginning}, and measures everything again."
+    return f"{beginning}. Stored records and vectors are not computed again."
+
+
 def _execute(
-    notebook: Path, partial: Path, parameters: Values, *, name: str, show_progress: bool
+    notebook: Path,
+    partial: Path,
+    parameters: Values,
+    *,
+    name: str,
+    show_progress: bool,
+    fresh: bool,
 ) -> None:
     """Execute ``notebook`` into ``partial``; its cells show their progress on the terminal."""
     import nbformat
@@ -309,6 +333,7 @@ def _execute(
             parameters=parameters,
             engine_name=ENGINE,
             page_name=name,
+            fresh=fresh,
             progress_bar=False,  # it would count cells
             stderr_file=sys.stderr if show_progress else None,
             kernel_name=kernel["name"],

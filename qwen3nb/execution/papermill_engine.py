@@ -37,7 +37,7 @@ from papermill.parameterize import parameterize_notebook
 from qwen3nb import paths
 from qwen3nb.cluster.processes import guarded_command
 from qwen3nb.utils.children import keep_exit_statuses
-from qwen3nb.utils.secrets import Secrets, known_secrets
+from qwen3nb.utils.secrets import FRESH, Secrets, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible, visible_progress
 
 if TYPE_CHECKING:
@@ -235,9 +235,13 @@ class Engine(engines.NBClientEngine):
         kernel_name: str,
         output_path: str | None = None,
         page_name: str = "",
+        fresh: bool = False,
         **options: object,
     ) -> Any:
-        """Run ``nb``; papermill calls this after it has injected the parameters."""
+        """Run ``nb``; papermill calls this after it has injected the parameters.
+
+        `run_notebook` gives the last two; with ``fresh``, evaluations reuse no records.
+        """
         from qwen3nb.execution.notebook import is_ours
         from qwen3nb.execution.parameters import is_python
 
@@ -254,7 +258,10 @@ class Engine(engines.NBClientEngine):
             nb = run.with_resolved_parameters(nb)
             options["kernel_manager_class"] = GuardedKernels
             options["extra_arguments"] = [*_texts(options.get("extra_arguments")), *_QUIET]
-            options["environment"] = run.page_run.environment(nb)
+            environment = run.page_run.environment(nb)
+            if fresh:
+                environment[FRESH] = "1"
+            options["environment"] = environment
             with run.page_run.watched(nb):
                 nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
             run.publish(nb)

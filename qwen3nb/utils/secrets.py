@@ -25,6 +25,8 @@ from qwen3nb.utils.choices import split_names
 T = TypeVar("T")
 
 PASSED = "QWEN3NB_PASS_ENV"  # variables that kernels get anyway, comma-separated
+# Variable of a kernel whose evaluations measure again what has records.
+FRESH = "QWEN3NB_FRESH"
 WITHHELD_VARIABLE = "QWEN3NB_WITHHELD"  # in a kernel: the one with the hub's token, if withheld
 API_KEY = "QWEN3NB_API_KEY"  # of a server's model, `qwen3nb.models.kinds.api`; kernels get it
 # Hosts that get that key, with or without a port, comma-separated. Unless it is set, the command

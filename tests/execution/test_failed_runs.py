@@ -32,7 +32,7 @@ def shown(page):
 
 
 @pytest.mark.integration
-def test_a_run_that_fails_has_a_page_that_says_so_and_a_success_replaces_it(checkout):
+def test_a_run_that_fails_has_a_page_that_says_so_and_a_success_replaces_it(checkout, capsys):
     path = save(notebook_of("print('before 0.123')", "1 / verify", parameters=VERIFY), "small")
     with pytest.raises(NotebookError, match="a cell failed: ZeroDivisionError") as error:
         run_notebook(path, {"verify": False}, show_progress=False)
@@ -51,8 +51,14 @@ def test_a_run_that_fails_has_a_page_that_says_so_and_a_success_replaces_it(chec
     assert finished_page(path, {"verify": False}) is None
     (partial,) = (checkout / "results" / "partial").iterdir()
     assert "before" in partial.read_text()
+    assert "did not finish" not in capsys.readouterr().err
 
     assert run_notebook(path, {"verify": True}, show_progress=False) == page
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "The last run of small did not finish; it starts anew. Stored records and vectors are not "
+        "computed again."
+    )
     assert "failed" not in page.read_text()
     assert failed_runs() == []
     assert finished_page(path, {"verify": True}) == page

@@ -10,6 +10,7 @@ import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest
 from helpers import REPOSITORY
+from helpers.beir import write_beir
 from helpers.notebooks import notebook_of, save
 from helpers.records import make, tier_records
 
@@ -39,6 +40,18 @@ def test_a_finished_run_is_published_whole_and_reused(checkout):
     named = run_notebook(path, {"x": 6}, name="small", show_progress=False)
     assert named == page.with_name("small.ipynb")
     assert list((checkout / "results" / "partial").iterdir()) == []
+
+
+@pytest.mark.integration
+def test_a_fresh_run_measures_again_what_has_records(checkout, monkeypatch):
+    monkeypatch.chdir(checkout)
+    write_beir(checkout / "beir")
+    evaluation = "import qwen3nb as q; run = q.evaluate('random', 'beir', show_progress=False)"
+    path = save(notebook_of(evaluation, "print('reused', len(run.reused))"), "small")
+    # A record is stored, reused by a run with another parameter, and measured again on demand.
+    for x, fresh, reused in ((1, False, 0), (2, False, 1), (2, True, 0)):
+        page = run_notebook(path, {"x": x}, fresh=fresh, show_progress=False)
+        assert f"reused {reused}" in page.read_text()
 
 
 @pytest.mark.integration

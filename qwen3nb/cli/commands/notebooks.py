@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qwen3nb.answers.run_trace import RunTrace
     from qwen3nb.execution.sweep import Job, SweepPlan
 
-_FRESH = opt.flag("--fresh", help="Run even if a page with the same inputs exists.")
+_FRESH = opt.flag("--fresh", help="Run again, and measure again what has records.")
 _PARAMETER = opt.option(
     "-p",
     "--parameter",

@@ -115,7 +115,7 @@ def task_statuses(
         status = item.unsuited(model)
         if not status:
             status = RECORDED
-            if run.fresh or stored(model, item, run) is None:
+            if run.measures_again or stored(model, item, run) is None:
                 status = TO_RUN
         statuses.append(status)
     return statuses

@@ -119,7 +119,7 @@ def preflight(
         largest = _largest_need(to_run, needs)
     checks = (
         memory_check(largest.size, largest.name, loaded=loaded, free=free),
-        disk_check(to_run, encoders, searchers, fresh=run.fresh),
+        disk_check(to_run, encoders, searchers, fresh=run.measures_again),
     )
     has_gpu = any(part.device.startswith("cuda") for part in model.parts)
     is_for_gpu = has_gpu or tokens_per_second > 0

@@ -402,7 +402,7 @@ class RerankItem:
             texts = [self.collection.documents[document] for document in documents]
             key = sha256_json([text, documents, texts])  # another one once any text changes
             entry = None
-            if not run.fresh:
+            if not run.measures_again:
                 entry = journal.get(key)
             if entry is None:
                 entry = _score_query(reranker, text, texts)
