@@ -246,8 +246,8 @@ class Leaderboard(Answer):
         return Figure(
             name="comparison-tasks" if self.keys else f"comparison-{self.tier}",
             draw=functools.partial(draw_scores, best_scores),
-            caption=f"{title}. A row without a point was not measured. Overlapping intervals say "
-            "little about a difference." + not_shown(len(scores) - len(best_scores)),
+            caption=f"{title} over the n of each panel. A row without a point was not measured. "
+            "Overlapping intervals say little about a difference." + not_shown(len(scores) - len(best_scores)),
             alt="Panels with a point and an interval per model. "
             f"{first_head}: {first_panel or 'no values'}.",
             data=scores.data,

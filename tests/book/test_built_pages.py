@@ -14,6 +14,7 @@ from helpers.records import RETRIEVAL, make, noisy
 
 from qwen3nb import paths
 from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.one_model import provenance_table
 from qwen3nb.book.build import page_links, secret_pages
 from qwen3nb.book.pages import copy_linked_records, finish_pages, mend_page, pages_with_records
@@ -22,6 +23,7 @@ from qwen3nb.report.render.figure import ForestRow, forest_figure
 from qwen3nb.report.render.home import record_link
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.views import View, Views
 
 pytestmark = pytest.mark.timeout(360)  # trains, builds or checks whole programs
 
@@ -371,3 +373,67 @@ def test_on_a_phone_only_the_box_of_a_wide_table_scrolls_and_is_reached_by_keybo
     assert page <= 360
     assert boxes == [[True, False, -1], [True, True, 0], [True, False, -1], [True, False, -1]]
     assert seen == [command, command, "Scrolls sideways"]
+
+
+@pytest.mark.integration
+def test_views_switch_and_the_first_table_of_the_leaderboard_sorts(use):
+    """A name shows its view, a link the view with its target; sorting parts shared ranks."""
+    scores = {"a": 0.5, "b": 0.5, "low": 0.2}
+    records = [make(n, noisy(mean, seed=s)) for s, (n, mean) in enumerate(scores.items())]
+    board = leaderboard(records, tier="smoke")
+    views = Views(
+        "board", [View("scores", [board.overview()]), View("ranks", [board.rank_table()])]
+    )
+    before, chosen, linked, columns, brackets, tip = use(
+        f"<div>{unstyled(views._repr_html_())}</div>",
+        """
+        const shown = () => [...document.querySelectorAll('.q-view')]
+          .filter(each => each.checkVisibility()).map(each => each.ariaLabel);
+        const before = shown();
+        document.querySelectorAll('.q-views > label')[1].click();
+        const chosen = shown();
+        document.querySelectorAll('.q-views > label')[0].click();
+        const score = document.querySelector('td[style] [title]');
+        score.focus();
+        const tip = [score.matches(':focus'), score.title];
+        const board = document.querySelector('table.q-board');
+        [...board.querySelectorAll('thead button')].at(-1).click();
+        [...board.querySelectorAll('thead button')].at(-1).click();
+        const columns = [...board.tBodies[0].rows].map(
+          row => [row.cells[0].textContent, row.querySelector('th').firstChild.textContent]);
+        const brackets = board.classList.contains('q-sorted');
+        document.querySelector('a[href="#tab-ranks"]').click();
+        await new Promise(done => setTimeout(done, 100));
+        return [before, chosen, shown(), columns, brackets, tip];""",
+    )
+    assert (before, chosen, linked) == (["scores"], ["ranks"], ["ranks"])
+    assert [rank for rank, _ in columns] == ["3", "1", "1"]
+    assert columns[0][1] == "low"
+    assert brackets is True
+    assert tip[0] is True
+    assert tip[1].startswith("nDCG@10 0.")
+
+
+@pytest.mark.integration
+def test_a_link_shows_its_view_without_a_script(tmp_path):
+    """The style sheet alone does it; the probe only reads."""
+    sheet = f'<link rel="stylesheet" href="{(STATIC / "q-render.css").as_uri()}">'
+    table = Table(("model",), ((Cell("a"),),), name="second")
+    views = Views("x", [View("one", [Table(("model",), (), name="first")]), View("two", [table])])
+    file = tmp_path / "page.html"
+    body = f'{unstyled(views._repr_html_())}<a href="#tab-second">second</a>'
+    file.write_text(f"<html><head>{sheet}</head><body>{body}</body></html>")
+    shown = used(
+        file,
+        """
+        const shown = () => document.querySelector('#tab-second').checkVisibility();
+        const before = shown();
+        document.querySelector('a[href="#tab-second"]').click();
+        await new Promise(done => setTimeout(done, 100));
+        const after = shown();
+        location.hash = '';
+        document.querySelectorAll('.q-views > label')[1].click();
+        return [before, after, shown()];""",
+        folder=tmp_path / "p",
+    )
+    assert shown == [False, True, True]
