@@ -490,6 +490,7 @@ def _of_overview(table: PageTable, page: _Reader, where: str) -> Iterator[Statem
         if has_rank:
             rank = row[0].text
         name, *scores = row[-len(tasks) - 1 :]
+        name.text = name.text.removesuffix(" (toy)")
         yield from _two_decimals(name.text, dict(zip(tasks, scores, strict=True)), where)
         if rank == "–":
             continue

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from qwen3nb import paths
 from qwen3nb.analysis.comparison.brackets import Ties
 from qwen3nb.answers.board.lead import how_sure_page
+from qwen3nb.answers.board.models import is_toy
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.answers.findings import all_findings, cards, evidence_table
 from qwen3nb.answers.languages import language_table
@@ -151,13 +151,6 @@ def data_banner(data: DataUsed) -> str:
         '<div class="admonition danger"><p class="admonition-title">Not on MTEB\'s data</p>'
         f"<p>{escaped_text(data.banner)}</p></div>"
     )
-
-
-def is_toy(result: Result) -> bool:
-    """Return whether a model is from the demo: ``demo-…`` below ``runs/demo``."""
-    folder = (paths.root() / result.model.spec).resolve()
-    demo = (paths.runs() / "demo").resolve()
-    return result.model.label.startswith("demo-") and folder.is_relative_to(demo)
 
 
 def _hero(parts: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from qwen3nb.answers.board.costs import cost_table
 from qwen3nb.answers.board.expected import expected_table, sts_table
 from qwen3nb.answers.board.grid import Grid, Links, busiest_task, is_of_benchmark, score_grid
 from qwen3nb.answers.board.lead import first_place, how_sure_page, lead_conclusion, lead_figure
-from qwen3nb.answers.board.models import models_table
+from qwen3nb.answers.board.models import is_toy, models_table
 from qwen3nb.answers.board.overview import (
     OWN_DATA,
     Overview,
@@ -167,7 +167,7 @@ class Leaderboard(Answer):
             if system not in place:
                 system = ""
             link = self.links.get(example.run, "")
-            models.append(RankedModel(identity, name, system, link))
+            models.append(RankedModel(identity, name, system, link, is_toy(example)))
         # Sorting keeps the order of the grid among models without a rank.
         return sorted(models, key=lambda model: place.get(model.system, len(place)))
 
@@ -247,7 +247,8 @@ class Leaderboard(Answer):
             name="comparison-tasks" if self.keys else f"comparison-{self.tier}",
             draw=functools.partial(draw_scores, best_scores),
             caption=f"{title} over the n of each panel. A row without a point was not measured. "
-            "Overlapping intervals say little about a difference." + not_shown(len(scores) - len(best_scores)),
+            "Overlapping intervals say little about a difference."
+            + not_shown(len(scores) - len(best_scores)),
             alt="Panels with a point and an interval per model. "
             f"{first_head}: {first_panel or 'no values'}.",
             data=scores.data,

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qwen3nb import paths
+from qwen3nb.answers.board.models import is_toy
 from qwen3nb.answers.calibration import calibration
-from qwen3nb.answers.landing import is_toy
 from qwen3nb.book.build import REFRESHED, BookError, refresh_pages
 from qwen3nb.book.catalog import OWN_PART, PageKind, pages_of, read_catalog
 from qwen3nb.book.pages import copy_linked_records, finish_pages

@@ -19,8 +19,8 @@ from helpers.records import amend, failure, make, tier_records
 
 from qwen3nb import paths
 from qwen3nb.answers.against_baseline import against_baseline
+from qwen3nb.answers.board.models import is_toy
 from qwen3nb.answers.evaluation import Evaluation
-from qwen3nb.answers.landing import is_toy
 from qwen3nb.answers.run_trace import RunTrace
 from qwen3nb.answers.status import status
 from qwen3nb.book import build, sphinx_ext

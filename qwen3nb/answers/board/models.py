@@ -7,6 +7,7 @@ a dash.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from qwen3nb import paths
 from qwen3nb.answers.board.grid import Links, Records
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import registry
@@ -53,6 +54,13 @@ class ModelFacts:
     def type(self) -> str:
         """The type of the model as readers call it."""
         return TYPES.get(self.kind, self.kind)
+
+
+def is_toy(result: Result) -> bool:
+    """Return whether a model is from the demo: ``demo-…`` below ``runs/demo``."""
+    folder = (paths.root() / result.model.spec).resolve()
+    demo = (paths.runs() / "demo").resolve()
+    return result.model.label.startswith("demo-") and folder.is_relative_to(demo)
 
 
 def model_facts(record: Result, others: Mapping[str, Result] | None = None) -> ModelFacts:

@@ -85,6 +85,7 @@ class RankedModel:
     name: str
     system: str  # its name among the ranked models; empty if it is not ranked
     link: str = ""
+    is_toy: bool = False  # whether the demo made it
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,6 +175,8 @@ class Overview:
             hidden = hidden_tie_words(self.ties, model.system)
         if model.link:
             name = f'<a href="{html.escape(model.link, quote=True)}"{about}>{name}</a>'
+        if model.is_toy:
+            name += " (toy)"
         return f'<th scope="row" class="q-model">{name}{hidden}</th>'
 
     def _references_html(self) -> str:
@@ -194,10 +197,12 @@ class Overview:
             sentences.append(f"A bracket joins models between which {where} shows no difference.")
         if any(score.about == NO_VECTORS for score in self._scores()):
             sentences.append("–: has no vectors.")
-        sentences.append("Hover or focus a number for its interval; click it for its run.")
+        sentences.append("Hover a number for its interval, click for its run.")
         metrics = dict.fromkeys(column.metric for column in self.columns if column.metric)
         if metrics:
             sentences.append(f"Metrics: {escaped_text(', '.join(metrics))}.")
+        if any(model.is_toy for model in self.models):
+            sentences.append("Toy: not for use.")
         if len(self.models) > 1:
             sentences.append('<a href="#tab-ranks">How the ranks are made</a>')
         return " ".join(sentences)

@@ -139,7 +139,7 @@ def means_table(models: Grid, tier: str, links: Links, *, types: bool = False) -
         heads,
         best=True,
         note="" if types else _MEANS,
-        method=_HOW_MEANS,
+        method="" if types else _HOW_MEANS,
         empty=f"No results on the tier {tier}.",
         name="types",
         caption=f"The mean over each {noun} of the tier {tier}, with 95 % intervals.",

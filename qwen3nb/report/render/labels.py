@@ -102,7 +102,7 @@ def _text_box(annotation: Annotation) -> BboxBase:
     """Return the room of a name, without that of its line."""
     from matplotlib.text import Text
 
-    renderer = annotation.figure.canvas.get_renderer()  # type: ignore[union-attr, attr-defined]
+    renderer = annotation.figure.canvas.get_renderer()  # type: ignore[attr-defined]
     annotation.update_positions(renderer)
     return Text.get_window_extent(annotation, renderer)
 

@@ -225,3 +225,13 @@ def test_names_of_points_do_not_overlap_each_other():
     for index, box in enumerate(boxes):
         assert not any(box.overlaps(other) for other in boxes[index + 1 :])
     assert RETRIEVAL in figure.data.tasks
+
+
+def test_models_of_the_demo_are_marked_as_toys(home):
+    toy, other = several(**{"demo-m": 0.5, "m": 0.2})
+    amend(toy, "model", spec="runs/demo/encoder/m")
+    board = page(leaderboard([toy, other]).overview())
+    names = [row.th.text for row in board.select("table.q-board tbody tr")]
+    assert names == ["demo-m (toy)", "m"]
+    assert "Toy: not for use." in board.select(".q-note")[-1].text
+    assert "Toy" not in page(leaderboard([other]).overview()).select(".q-note")[-1].text
