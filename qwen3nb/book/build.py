@@ -221,12 +221,25 @@ def _content(results: Sequence[Result], everything: Sequence[Result], tier: str)
     content = {Needs.RECORDS}
     if len(models) > 1:
         content.add(Needs.TWO_MODELS)
-    # Trainings leave logs, and checkpoints that were evaluated.
-    if logs or any(training_step(result) is not None for result in everything):
+    # Trainings leave logs, and several checkpoints that were evaluated.
+    if logs or _has_several_steps(everything):
         content.add(Needs.TRAININGS)
     if LOG in logs or any(result.training is not None for result in everything):
         content.add(Needs.ADAPTERS)
     return content
+
+
+def _has_several_steps(results: Sequence[Result]) -> bool:
+    """Whether two checkpoints of one training were evaluated: one has no course."""
+    first_steps: dict[tuple[str, int], int] = {}
+    for result in results:
+        checkpoint = training_step(result)
+        if checkpoint is None:
+            continue
+        training = (checkpoint.training, checkpoint.seed)
+        if first_steps.setdefault(training, checkpoint.step) != checkpoint.step:
+            return True
+    return False
 
 
 def _lessons() -> Iterator[Job]:

@@ -14,6 +14,7 @@ from typing import Any
 from qwen3nb.checkpoints.types import CheckpointError
 
 CARD = "README.md"
+PENDING = "Pending: no results yet."  # stands on a card until there are some
 # Of a README. Cards with the results of MTEB have up to 400,000.
 _MOST_CHARACTERS = 10_000_000
 _FRONT_MATTER_START = re.compile(r"\s*---[ \t]*\n")

@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.model_card import CARD, PENDING
 from qwen3nb.checkpoints.provenance import PROVENANCE, published, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.hub import hub_error, hub_session
@@ -41,7 +42,7 @@ def plan_push(folder: Path | str) -> dict[str, int]:
 
     Raises:
         CheckpointError: the folder is not an export, or contains something that must not be
-            uploaded: a secret (by name or by content), a pickle or a link.
+            uploaded: a card without results, a secret (by name or by content), a pickle or a link.
     """
     folder = Path(folder)
     opened = open_checkpoint(folder)
@@ -50,6 +51,7 @@ def plan_push(folder: Path | str) -> dict[str, int]:
             f"{folder}: no qwen3nb.json, so this is not an export; run `qwen3nb extract` first"
         )
     _check_as_verified(folder)
+    _check_card(folder)
     secrets = known_secrets()
     sizes: dict[str, int] = {}
     problems: list[str] = []
@@ -72,6 +74,16 @@ def plan_push(folder: Path | str) -> dict[str, int]:
 def _check_as_verified(folder: Path) -> None:
     """Refuse an export that changed since it was verified, as its fingerprint does."""
     fingerprint(find_source(str(folder)))
+
+
+def _check_card(folder: Path) -> None:
+    """Refuse a card without results; the export itself wrote it."""
+    card = folder / CARD
+    if card.is_file() and PENDING in card.read_text(encoding="utf-8", errors="replace"):
+        raise CheckpointError(
+            f"{card}: the card has no results yet; run `qwen3nb eval --model {folder}`, then "
+            f"`qwen3nb card {folder}`"
+        )
 
 
 def _refusal(file: Path, secrets: Secrets) -> str:

@@ -10,7 +10,9 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from pydantic import BaseModel, ConfigDict
@@ -21,10 +23,11 @@ from qwen3nb.analysis.comparison.alignment import comparable, newest_records
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.answers.all_results import summarise
 from qwen3nb.answers.comparison import Comparison, compare
+from qwen3nb.answers.languages import scores_by_language
 from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.one_model import parts_table, results_table, suite_table
 from qwen3nb.checkpoints.folder import ModelFolder, trainer_state
-from qwen3nb.checkpoints.model_card import CARD, card_fields
+from qwen3nb.checkpoints.model_card import CARD, PENDING, card_fields
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.datasets.rows import finite_number
@@ -37,10 +40,10 @@ from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import newest
 from qwen3nb.records.store import latest
-from qwen3nb.report.render.table import MANY
+from qwen3nb.report.render.table import MANY, Cell, Table, plural, short_task
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.book_settings import book_settings
-from qwen3nb.utils.format import code, escaped
+from qwen3nb.utils.format import code, escaped, number_text
 from qwen3nb.utils.schema import read_toml
 from qwen3nb.utils.secrets import known_secrets
 
@@ -58,6 +61,7 @@ JsonObject: TypeAlias = dict[str, Any]  # of a file of the model, of its trainin
 _TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
 # Baselines that any encoder should beat: random vectors, and lexical search without training.
 _WEAKEST_BASELINES = ("random", "bm25")
+_MOST_LANGUAGES = 8  # shown unfolded
 
 
 def card_text(
@@ -70,8 +74,12 @@ def card_text(
     hub_id: str = "",
     name: str = "",
     front: bool = True,
+    every_score: bool = False,
 ) -> str:
     """Return the card as Markdown, with front matter for the hub.
+
+    It is two screens long: the means, what they are compared with, how to use the model and its
+    limits. All else is folded.
 
     Args:
         folder: an extracted model directory.
@@ -82,6 +90,7 @@ def card_text(
         hub_id: the model's id on the hub, for the examples; by default they name the folder.
         name: name used in the examples for a folder that is not finished.
         front: whether to include the front matter; pages of the book omit it.
+        every_score: whether the front matter has every score, and not only the means of many.
 
     Raises:
         ValueError: the folder was not written by `extract`, or a fact is invalid.
@@ -109,7 +118,8 @@ def card_text(
     fields = {
         **provenance,
         **_model_fields(folder, provenance, author_facts),
-        **_result_fields(records, results, tier=tier),
+        **_result_fields(records, results, tier=tier, longest_text=provenance["max_length"]),
+        "pending": PENDING,
         "name": name or loaded_name(folder, hub_id),
         "code": code,
         "version": qwen3nb.__version__,
@@ -117,7 +127,9 @@ def card_text(
     body = environment.get_template("card.md.j2").render(fields)
     if not front:
         return body
-    front_text = front_matter(folder, records, author_facts, name=provenance["label"])
+    front_text = front_matter(
+        folder, records, author_facts, name=provenance["label"], every_score=every_score
+    )
     return f"---\n{front_text}\n---\n\n{body}"
 
 
@@ -234,7 +246,7 @@ def _escaped(rows: Rows) -> Rows:
 
 
 def _result_fields(
-    records: Sequence[Result], all_results: Sequence[Result], *, tier: str
+    records: Sequence[Result], all_results: Sequence[Result], *, tier: str, longest_text: int
 ) -> JsonObject:
     """Return the template's fields on the model's records, compared with those of others."""
     tier_tasks = TIERS[tier].task_keys
@@ -244,13 +256,17 @@ def _result_fields(
     on_all_tasks = compare(
         all_results, tasks=[*tier_tasks, *other_tasks], baseline=on_tier.baseline
     )
-    limits = limitations(records, on_all_tasks)
+    standings = _standings(records, on_all_tasks)
+    limits = limitations(records, standings, longest_text=longest_text)
     runs = {escaped(record.run) for record in records}
     fields: JsonObject = {
         "evaluation": "",
         "suite": "",
         "comparison": "",
-        "many": len(records) > MANY,
+        "by_language": "",
+        "languages_in_full": "",
+        "against": [escaped(standing.text) for standing in standings],
+        "details_of_limits": [escaped(text) for text in limits_by_task(standings)],
         "substitutes": escaped(DataUsed.of(records).banner),
         "limits": [escaped(sentence) for sentence in limits],
         "runs": ", ".join(sorted(runs)),
@@ -259,9 +275,36 @@ def _result_fields(
         tables = [results_table(records), parts_table(records)]
         board = leaderboard(all_results, tier=tier, comparison=on_tier)
         fields["evaluation"] = "\n\n".join(table.to_markdown() for table in tables if table)
-        fields["suite"] = suite_table(summarise(records, requested=tier_tasks)).to_markdown()
+        means = suite_table(summarise(records, requested=tier_tasks))
+        # How a mean is computed stands on the pages of the book.
+        fields["suite"] = replace(means, method="").to_markdown()
         fields["comparison"] = board.table().to_markdown()
+        fields |= _language_fields(records)
     return fields
+
+
+def _language_fields(records: Sequence[Result]) -> JsonObject:
+    """Return the means by language: the languages with most tasks, and all if there are more."""
+    scores: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        for language, score in scores_by_language(record).items():
+            scores[language].append(score)
+    if len(scores) < 2:
+        return {}
+    most_first = sorted(scores, key=lambda language: (-len(scores[language]), language))
+    rows = [
+        (language, len(scores[language]), Cell(f"{fmean(scores[language]):.3f}"))
+        for language in most_first
+    ]
+    heads = ("language", "tasks", "mean of main scores")
+    if len(rows) <= _MOST_LANGUAGES:
+        return {"by_language": Table.of(rows, heads).to_markdown()}
+    note = f"{len(rows) - _MOST_LANGUAGES} more languages are below the scores by task."
+    first_rows = Table.of(rows[:_MOST_LANGUAGES], heads, note=note)
+    return {
+        "by_language": first_rows.to_markdown(),
+        "languages_in_full": Table.of(rows, heads).to_markdown(),
+    }
 
 
 def records_of(folder: Path, results: Sequence[Result]) -> list[Result]:
@@ -295,11 +338,17 @@ def records_of(folder: Path, results: Sequence[Result]) -> list[Result]:
 
 
 def front_matter(
-    folder: Path, results: Sequence[Result], author_facts: JsonObject, *, name: str
+    folder: Path,
+    results: Sequence[Result],
+    author_facts: JsonObject,
+    *,
+    name: str,
+    every_score: bool = False,
 ) -> str:
-    """Return the front matter as YAML, with the main score of every task.
+    """Return the front matter as YAML, with the main scores, or the means of many.
 
-    Base models and data sets that are not on the hub are left out.
+    Base models and data sets that are not on the hub are left out. So are single scores if they are
+    many, unless ``every_score``: the hub reads them in ``.eval_results``, and takes those first.
     """
     import yaml
     from huggingface_hub import ModelCardData
@@ -318,8 +367,10 @@ def front_matter(
     if HUB_ID.fullmatch(base_model):
         data.base_model = base_model
     eval_results = _eval_results(results)
-    if eval_results:
-        data.eval_results = eval_results
+    if len(eval_results) > MANY and not every_score:
+        eval_results = _mean_results(results)
+    if results:
+        data.eval_results = eval_results or None
         data.tags = [*_TAGS, "mteb"]
     # One line per innermost list or mapping: 250 lines for 61 tasks instead of 1,400.
     style: JsonObject = {"default_flow_style": None, "width": 1000, "sort_keys": False}
@@ -376,6 +427,28 @@ def _eval_results(results: Sequence[Result]) -> list[EvalResult]:
     return entries
 
 
+def _mean_results(results: Sequence[Result]) -> list[EvalResult]:
+    """Return an entry for the mean of each benchmark; none on substitutes for their data."""
+    from huggingface_hub import EvalResult
+
+    summary = summarise(results, requested=[result.task.key for result in results])
+    if summary.data.substitutes:
+        return []
+    entries: dict[str, EvalResult] = {}
+    for mean in summary.means:
+        # The first mean of a benchmark is the one over all of its tasks.
+        if mean.value is not None and mean.column.benchmark not in entries:
+            entries[mean.column.benchmark] = EvalResult(
+                task_type="Mean",
+                dataset_type="mteb",
+                dataset_name=mean.column.name,
+                dataset_config=mean.column.benchmark,
+                metric_type=mean.column.measure,
+                metric_value=round(mean.value, 6),
+            )
+    return list(entries.values())
+
+
 def _scores_by_part(result: Result) -> list[tuple[str | None, str | None, Aggregate]]:
     """Return subset, split and score of each part of a task, or of the whole."""
     if result.parts:
@@ -389,41 +462,123 @@ def _scores_by_part(result: Result) -> list[tuple[str | None, str | None, Aggreg
     return [(subset, split, result.main)]
 
 
-def limitations(records: Sequence[Result], comparison: Comparison) -> list[str]:
-    """Return sentences on tasks where a model is no better than a floor, and on missing tasks.
+@dataclass(frozen=True)
+class _Standing:
+    """A model compared with another one, on the tasks that both have."""
 
-    Significance is that of the comparison with other models on the same tasks.
-    """
+    other: str
+    differences: tuple[PairedDifference, ...]  # of the model from the other
+    alpha: float
+    is_weak: bool  # whether any encoder should beat the other
+
+    @property
+    def better(self) -> list[PairedDifference]:
+        """The differences that are shown to be in the model's favour."""
+        return [d for d in self.differences if d.significant(self.alpha) and d.difference > 0]
+
+    @property
+    def behind(self) -> list[PairedDifference]:
+        """The differences that are shown to be against the model, the largest first."""
+        worse = [d for d in self.differences if d.significant(self.alpha) and d.difference < 0]
+        return sorted(worse, key=lambda difference: difference.difference)
+
+    @property
+    def undecided(self) -> list[PairedDifference]:
+        """The differences that are not shown to be any."""
+        return [d for d in self.differences if not d.significant(self.alpha)]
+
+    @property
+    def text(self) -> str:
+        """On how many tasks the model is better, and on how many it is behind."""
+        return (
+            f"Against {self.other}: better on {len(self.better)} of "
+            f"{plural(len(self.differences), 'task')}, behind on {len(self.behind)}, no difference "
+            f"shown on {len(self.undecided)}."
+        )
+
+    @property
+    def limit(self) -> str:
+        """What a model that should beat the other does not show; empty if it does."""
+        of_tasks = f"of {plural(len(self.differences), 'task')}"
+        undecided = f"Not shown to be better than {self.other} on {len(self.undecided)} {of_tasks}."
+        if not self.behind:
+            return undecided if self.undecided else ""
+        worst = self.behind[0]
+        change = number_text(worst.difference, sign=True)
+        behind = (
+            f"Behind {self.other} on {len(self.behind)} {of_tasks}, by most on "
+            f"{short_task(worst.task)} ({worst.metric} {change})"
+        )
+        if not self.undecided:
+            return f"{behind}."
+        return f"{behind}; not shown to be better on {len(self.undecided)}."
+
+
+def _standings(records: Sequence[Result], comparison: Comparison) -> list[_Standing]:
+    """Compare a model with the weakest baselines, and with the comparison's own."""
+    others = {
+        name: name in _WEAKEST_BASELINES for name in (*_WEAKEST_BASELINES, comparison.baseline)
+    }
+    standings = []
+    for other, is_weak in others.items():
+        differences = _differences_from(other, records, comparison)
+        if differences:
+            alpha = comparison.procedure.alpha
+            standings.append(_Standing(other, tuple(differences), alpha, is_weak))
+    return standings
+
+
+def _differences_from(
+    other: str, records: Sequence[Result], comparison: Comparison
+) -> list[PairedDifference]:
+    differences = []
+    for (_, name), other_record in comparison.records.items():
+        if other not in (name, other_record.model.label):
+            continue
+        for record in records:
+            if record.model == other_record.model or not comparable(record, other_record):
+                continue
+            difference = comparison.between(record, other_record)
+            if difference is not None:
+                differences.append(difference)
+    return sorted(differences, key=lambda difference: difference.task)
+
+
+def limitations(
+    records: Sequence[Result], standings: Iterable[_Standing], *, longest_text: int
+) -> list[str]:
+    """Return at most five limits that matter; `limits_by_task` has each task."""
     if not records:
         return ["Not measured yet: nothing is known about its quality."]
-    baselines = [
-        record for record in comparison.records.values() if record.model.label in _WEAKEST_BASELINES
-    ]
     sentences = []
-    for record in sorted(records, key=lambda record: record.task.key):
-        for baseline in baselines:
-            if not comparable(record, baseline):
-                continue
-            difference = comparison.between(record, baseline)
-            if difference is None or _is_better(difference, comparison.procedure.alpha):
-                continue
-            verdict = "not significantly different from"
-            if difference.significant(comparison.procedure.alpha):
-                verdict = "behind"
-            sentences.append(
-                f"{difference.task}: {verdict} {baseline.model.label} ({difference.metric} "
-                f"{difference})."
-            )
-    types = sorted({str(record.task.type) for record in records})
+    for standing in standings:
+        if standing.is_weak and standing.limit:
+            sentences.append(standing.limit)
+    types = {str(record.task.type) for record in records}
     sentences.append(
-        f"Measured on {len(records)} tasks of the types {', '.join(types)} (see above); nothing "
-        "is known about other tasks, domains or languages."
+        f"Measured on {plural(len(records), 'task')} of {plural(len(types), 'type')}; nothing is "
+        "known about other tasks, domains or languages."
     )
+    sentences.append(f"Texts of more than {longest_text:,} tokens are cut off.")
     return sentences
 
 
-def _is_better(difference: PairedDifference, alpha: float) -> bool:
-    return difference.significant(alpha) and difference.difference > 0
+def limits_by_task(standings: Iterable[_Standing]) -> list[str]:
+    """Return each task on which a model does not show to be better than a weak baseline."""
+    sentences = []
+    for standing in standings:
+        if not standing.is_weak:
+            continue
+        for difference in standing.differences:
+            if difference in standing.better:
+                continue
+            verdict = "not significantly different from"
+            if difference in standing.behind:
+                verdict = "behind"
+            sentences.append(
+                f"{difference.task}: {verdict} {standing.other} ({difference.metric} {difference})."
+            )
+    return sentences
 
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")

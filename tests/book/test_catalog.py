@@ -145,3 +145,17 @@ def test_the_page_of_the_handbook_is_a_notebook_and_an_answer(study, monkeypatch
     monkeypatch.setattr(build, "run_notebook", lambda _: None)
     build.refresh_pages(tier="smoke")
     assert "throughput" in [job.name for job in due]
+
+
+def test_a_single_checkpoint_is_no_training(study, monkeypatch):
+    """Its page would ask how training went, and have nothing to say."""
+    due = []
+    monkeypatch.setattr(build, "sweep", lambda jobs, **_: due.extend(jobs) or [])
+    monkeypatch.setattr(build, "run_notebook", lambda _: None)
+    make("demo-checkpoint-100").save()
+    make("demo-checkpoint-100", task="PyDocsSampleReranking").save()
+    build.refresh_pages(tier="smoke")
+    assert "training" not in [job.name for job in due]
+    make("demo-checkpoint-200").save()
+    build.refresh_pages(tier="smoke")
+    assert "training" in [job.name for job in due]

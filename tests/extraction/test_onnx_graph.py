@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from helpers.checkpoints import fill_card
 from helpers.flips import flipped
 from transformers import AutoModel
 
@@ -97,6 +98,7 @@ def test_large_weights_lie_beside_the_graph(export, tmp_path, rows):
 
 
 def test_it_is_uploaded_and_a_flipped_byte_is_noticed(export):
+    fill_card(export.folder)
     assert GRAPH in plan_push(export.folder)
     size = (export.folder / GRAPH).stat().st_size
     for position in (0, size // 2, size - 1):

@@ -1,9 +1,11 @@
 import json
+import re
 import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from helpers.checkpoints import fill_card
 
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
@@ -23,7 +25,7 @@ SECRETS = {
 
 @pytest.fixture
 def export(encoder_folder, tmp_path):
-    return shutil.copytree(encoder_folder, tmp_path / "export")
+    return fill_card(shutil.copytree(encoder_folder, tmp_path / "export"))
 
 
 @pytest.fixture
@@ -58,6 +60,19 @@ def test_links_and_other_folders_are_refused(export, checkpoint, tmp_path):
         plan_push(export)
 
 
+def test_a_card_without_results_is_refused_and_says_what_fills_it(encoder_folder, hub, cli):
+    card = encoder_folder / "README.md"
+    assert "Pending: no results yet." in card.read_text()  # as `extract` writes it
+    message = rf"qwen3nb eval --model {re.escape(str(encoder_folder))}`, then `qwen3nb card "
+    for attempt in (plan_push, lambda folder: push(folder, "lab/model")):
+        with pytest.raises(CheckpointError, match=message):
+            attempt(encoder_folder)
+    refused = cli("card", "push", encoder_folder, "lab/model", "--dry-run")
+    assert refused.exit_code != 0
+    assert "no results yet" in refused.output
+    hub.create_commit.assert_not_called()
+
+
 def test_the_upload(export, hub):
     assert push(export, "lab/model", private=True) == "https://hub/commit/1"
     digest = json.loads((export / "qwen3nb.json").read_text())["source"]["digest"]
@@ -70,7 +85,7 @@ def test_the_upload(export, hub):
 
 @pytest.mark.integration
 def test_no_path_of_this_machine_is_uploaded(checkpoint, tmp_path, hub):
-    export = extract(checkpoint, tmp_path / "export", onnx=True).folder
+    export = fill_card(extract(checkpoint, tmp_path / "export", onnx=True).folder)
     push(export, "lab/model")
     target = tmp_path / "downloaded"
     for each in hub.create_commit.call_args.args[1]:

@@ -10,6 +10,7 @@ import warnings
 from importlib.util import find_spec
 
 from helpers.beir import write_beir
+from helpers.checkpoints import fill_card
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.tiers import TIERS
@@ -46,6 +47,7 @@ def write_study(home, *, make_checkpoint):
     for step, name in ((9000, "encoder"), (8500, "encoder-new"), (8000, "runs/encoder")):
         write_encoder(home, step, home / name)
     write_reranker(home / "base")
+    fill_card(home / "encoder")  # as `card` does when there are results
     write_adapters(home)
     joint = home / "outputs" / "joint_r8" / "seed_42" / "checkpoints" / "final"
     shutil.copytree(home / "final", joint)

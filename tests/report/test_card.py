@@ -17,6 +17,7 @@ import yaml
 from helpers.checkpoints import without_checksums
 from helpers.html import HOSTILE
 from helpers.records import amend, make, tier_records
+from helpers.words import LONGEST_SENTENCE, count_words
 from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 from sentence_transformers import SentenceTransformer
@@ -73,14 +74,69 @@ def test_the_card_of_a_tier_with_benchmarks_shows_all_of_its_tasks(encoder_folde
     own = [replace(each, model=evaluated.model) for each in tier_records("tiny")]
     body = card_body(encoder_folder, own, tier="full")
     assert all(f"| {key} |" in body for key in TIERS["full"].task_keys)
-    order = ("## Evaluation", "MTEB(eng, v2) Mean (TaskType)", "## Use", "## Scores by task")
+    order = ("## Evaluation", "MTEB(eng, v2) Mean (TaskType)", "Scores by task", "## Use")
     assert sorted(order, key=body.index) == list(order)
     amend(own[0], "task", languages=("eng-Latn", "python-Code", "deu-Latn"))
-    front = card_text(encoder_folder, own, tier="full").split("---")[1]
+    front = card_text(encoder_folder, own, tier="full", every_score=True).split("---")[1]
     assert front.count("\n") < 400  # a line per mapping
     assert yaml.safe_load(front)["language"] == ["code", "deu", "en"]
     (index,) = yaml.safe_load(front)["model-index"]
     assert sum(len(each["metrics"]) for each in index["results"]) == len(own)  # the main scores
+
+
+def unfolded(body):
+    return re.sub(r"<details>.*?</details>", "", body, flags=re.DOTALL)
+
+
+def full_study(evaluated):
+    """A model that is hardly better than chance on the tasks of the largest tier, and others."""
+    own = [replace(each, model=evaluated.model) for each in tier_records("tiny", mean=0.2)]
+    for position, record in enumerate(own):
+        amend(record, "task", languages=(("eng-Latn", "deu-Latn")[position % 2],))
+    others = tier_records("bm25", mean=0.3, seed=1) + tier_records("random", mean=0.2, seed=2)
+    return own, [*own, *others]
+
+
+def test_the_card_of_the_largest_tier_is_two_screens_long(encoder_folder, evaluated):
+    own, every_record = full_study(evaluated)
+    front, body = card_text(encoder_folder, every_record, tier="full").split("\n---\n", 1)
+    first_screens = unfolded(body)
+    assert len(first_screens.splitlines()) <= 90
+    assert front.count("\n") <= 30
+    (index,) = yaml.safe_load(front)["model-index"]
+    names = [entry["dataset"]["name"] for entry in index["results"]]
+    assert names == ["BEIR", "MS MARCO dev", "MTEB(eng, v2) Mean (Task)"]
+    assert body.count("<details>") == body.count("</details>") == 5
+    folds = "".join(re.findall(r"<details>.*?</details>", body, flags=re.DOTALL))
+    assert "\n#" not in re.sub(r"```.*?```", "", folds, flags=re.DOTALL)  # a fold has no section
+    headings = re.findall(r"^## (.+)$", body, flags=re.MULTILINE)
+    assert headings == ["Evaluation", "Use", "Limitations", "Citation", "Acknowledgements"]
+    limits = first_screens.split("## Limitations")[1].split("##")[0].strip().splitlines()
+    assert len(limits) <= 5
+    assert all(count_words(limit) <= LONGEST_SENTENCE for limit in limits)
+    english = [record.main.value for record in own[::2]]
+    assert f"| eng | {len(english)} | {np.mean(english):.3f} |" in first_screens
+
+
+def test_limits_are_counted_and_each_is_in_the_fold(encoder_folder, evaluated):
+    """Worse than bm25 on every query of one task, alike on another, better on the third."""
+    scores = np.linspace(0.3, 0.6, 40)
+    noise = np.tile([0.05, -0.05], 20)
+    shifts = {"A": -0.2, "B": 0.0, "C": 0.2}
+    records = []
+    for task, shift in shifts.items():
+        record = make("tiny", scores + shift + noise, task=task)
+        records.append(replace(record, model=evaluated.model))
+        records.append(make("bm25", scores, task=task))
+    body = card_body(encoder_folder, records)
+    limit = (
+        "Behind bm25 on 1 of 3 tasks, by most on A (nDCG@10 -0.200); not shown to be better on 1."
+    )
+    assert f"- {limit}" in unfolded(body)
+    assert "- Against bm25: better on 1 of 3 tasks, behind on 1, no difference shown on 1." in body
+    assert "- A: behind bm25 (nDCG@10 -0.200" in body
+    assert "- B: not significantly different from bm25 (" in body
+    assert "- C:" not in body
 
 
 def test_the_hub_reads_back_what_was_measured(encoder_folder, evaluated):

@@ -186,11 +186,13 @@ def report(
 )
 @opt.TIER
 @opt.CARD
+@opt.flag("--every-score", help="Put every score of many into the front matter, not their means.")
 def card(
     model: Path,
     output: Path | None,
     results: Path | None,
     tier: str | None,
+    every_score: bool,
     **facts: Unpack[CardArguments],
 ) -> None:
     """Write the card of an extracted MODEL from its provenance, its training and the results.
@@ -215,7 +217,9 @@ def card(
             model = paths.root() / str(summary["model_path"])
         results = _records_behind(results)
     records = readable_records(results, adapters=False)
-    text = card_text(model, records, tier=tier or richest_tier(records), **facts)
+    text = card_text(
+        model, records, tier=tier or richest_tier(records), every_score=every_score, **facts
+    )
     if output is not None:
         click.echo(write_public(output, text))
         return
