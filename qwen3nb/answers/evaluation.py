@@ -420,9 +420,6 @@ def terminal_tables(
     """
     of_tasks = [score for score in scores if score.type != MEAN]
     baselines = {score.reference for score in of_tasks if score.difference is not None}
-    difference_head = "Δ"
-    if len(baselines) == 1:
-        difference_head = f"Δ to {min(baselines)}"
     rows = []
     for score in of_tasks:
         row: dict[str, Any] = {
@@ -432,12 +429,17 @@ def terminal_tables(
             "95 % interval": interval_text(table.number(score.score).interval, sign=False),
         }
         if baselines:
-            row[difference_head] = table.number(score.difference, "+.3f", strong=score.significant)
+            row["Δ"] = table.number(score.difference, "+.3f", strong=score.significant)
         if len(baselines) > 1:
             row["to"] = score.reference
         row["n"] = score.score.n
         rows.append(row)
-    note = " ".join(filter(None, [_reasons_text(of_tasks), _skipped_text(skipped)]))
+    sentences = [_reasons_text(of_tasks), _skipped_text(skipped)]
+    if len(baselines) == 1:
+        sentences.insert(0, f"Δ: difference from {min(baselines)}; bold: significant.")
+    elif baselines:
+        sentences.insert(0, "Δ: difference from the model under “to”; bold: significant.")
+    note = " ".join(filter(None, sentences))
     tables = []
     for left_out in ((), ("n",), ("n", "95 % interval")):
         kept_rows = [

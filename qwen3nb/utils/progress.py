@@ -51,10 +51,11 @@ class tqdm(_tqdm):  # noqa: N801 - the usual name
             return super().display(*args, **options)
         step = ""
         is_open = not (args or options.get("msg") == "")
-        if is_open and self.total and self.n:
+        if is_open and self.n:
             # Such as "encoding" of "bm25: encoding".
-            name = self.desc.removesuffix(": ").rpartition(": ")[2]
-            step = f"{name} {self.n / self.total:.0%}"
+            step = self.desc.removesuffix(": ").rpartition(": ")[2]
+            if self.total:
+                step += f" {self.n / self.total:.0%}"
         self.bar_of_tasks.show_step(step)
         return True
 

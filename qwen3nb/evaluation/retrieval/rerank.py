@@ -391,7 +391,7 @@ class RerankItem:
         counts = {"pairs": 0, **dict.fromkeys(_TRUNCATIONS, 0)}
         bar = tqdm(
             candidates.queries,
-            desc=f"{reranker.label}: {self.collection.name}",
+            desc=f"{reranker.label}: reranking",
             unit="query",
             disable=not run.show_progress,
             leave=False,

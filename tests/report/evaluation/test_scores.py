@@ -179,11 +179,13 @@ def test_a_terminal_has_a_line_per_task_and_narrower_tables_fewer_columns():
     scores = against_baseline(on_tasks("m", 0.7), on_tasks("bm25", 0.5, seed=1))
     tables = terminal_tables(scores, skipped=dict.fromkeys("VWXY", "why"))
     columns = [table.columns for table in tables]
-    assert columns[0] == ("task", "metric", "score", "95 % interval", "Δ to bm25", "n")
+    assert columns[0] == ("task", "metric", "score", "95 % interval", "Δ", "n")
     assert [len(heads) for heads in columns] == [6, 5, 4]
     assert "95 % interval" not in columns[2]
     assert {len(table.rows) for table in tables} == {1}
-    assert tables[0].note == "Left out: 4 tasks (why)."
+    assert tables[0].note == (
+        "Δ: difference from bm25; bold: significant. Left out: 4 tasks (why)."
+    )
     alone = terminal_tables(against_baseline(on_tasks("m", 0.7), []))[0]
     assert alone.columns == ("task", "metric", "score", "95 % interval", "n")
     assert alone.note == "1 task without a difference: no record of a reference model."
