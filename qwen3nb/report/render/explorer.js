@@ -592,7 +592,7 @@
     const counted = `You have looked at ${plural(count, "comparison")} on this page.`;
     if (count === 1) return counted;
     const chance = Math.round(100 * (1 - (1 - rules.alpha) ** count));
-    return `${counted} With ${count}, a p below ${rules.alpha} is expected by chance in ${chance}\u00a0%. ` +
+    return `${counted} With ${count}, a p below ${rules.alpha} is expected by chance in up to ${chance}\u00a0%. ` +
       `Corrected for them (Bonferroni), p ${pText(corrected)}.`;
   }
 

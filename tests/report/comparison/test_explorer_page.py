@@ -1,16 +1,19 @@
 """The explorer's page in a real browser: what a reader picks is shown, tested and counted."""
 
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 from urllib.parse import parse_qs, urlencode
 
+import nbformat
 import numpy as np
 import pytest
 from helpers.browser import used
 from helpers.html import HOSTILE
 from helpers.records import amend, make, state
 from helpers.search_texts import search_part, search_texts
+from nbconvert import HTMLExporter
 
 from qwen3nb.answers.explorer import explore
 from qwen3nb.evaluation.mteb.per_query import SearchTexts
@@ -259,10 +262,10 @@ def test_the_page_counts_the_looks_and_corrects_for_them(tmp_path):
     assert "You have looked at 1 comparison on this page." in counts[0]
     for text in (counts[1], counts[2], counts[3]):
         assert "You have looked at 2 comparisons on this page." in text
-        assert "With 2, a p below 0.05 is expected by chance in 10\N{NO-BREAK SPACE}%" in text
+        assert "With 2, a p below 0.05 is expected by chance in up to 10\N{NO-BREAK SPACE}%" in text
     assert "You have looked at" not in counts[4]
     assert "You have looked at 3 comparisons" in counts[5]
-    assert "expected by chance in 14" in counts[5]
+    assert "expected by chance in up to 14" in counts[5]
     corrected = min(1.0, 3 * float(shown[5]["p"]))
     assert f"(Bonferroni), p = {corrected:.4f}." in counts[5]
     mean = explorer.matrix.column("a").mean()
@@ -353,6 +356,23 @@ def test_lists_and_points_change_what_is_shown(tmp_path):
         0,
         "No query is left: choose fewer conditions.",
     )
+
+
+def test_the_page_is_alive_after_nbconvert_and_says_so_without_its_script(tmp_path):
+    records, _ = judged_records(20)
+    plot = explore(records, task=TASK).plot()._repr_html_()
+    cell = nbformat.v4.new_code_cell("explorer.plot()")
+    cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": plot})]
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    page, _ = HTMLExporter(template_name="basic").from_notebook_node(notebook)
+    file = tmp_path / "notebook.html"
+    file.write_text(f"<html><head></head><body>{page}</body></html>", encoding="utf-8")
+    count = "return document.querySelectorAll('.q-point').length;"
+    assert used(file, count, folder=tmp_path / "p") == 20
+    safe = re.sub(r"<script.*?</script>", "", plot, flags=re.DOTALL)
+    assert "run this cell again, or trust the notebook" in safe
+    assert "The tables below need no script." in safe
+    assert "<select" not in safe  # nothing that does not react
 
 
 def test_a_page_offers_several_tasks(tmp_path):
