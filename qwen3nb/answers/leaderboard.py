@@ -219,26 +219,26 @@ class Leaderboard(Answer):
         name = name or f"comparison-{'tasks' if self.keys else self.tier}"
         if self.grid.columns:
             return replace(means_table(self.grid, self.tier, self.links), name=name)
-        near_best = {
-            key: near_best_models(self.grid.on(key), self.comparison) for key in self.tasks
-        }
-        scores = scores_table(self.grid, near_best, self.links)
-        if any(near_best.values()):
+        scores = scores_table(self.grid, self._near_best, self.links)
+        if any(self._near_best.values()):
             scores = replace(scores, legend=(("†", NEAR_BEST),))
         return replace(scores, name=name)
+
+    @cached_property
+    def _near_best(self) -> dict[str, set[str]]:
+        """The models of each task that are not told apart from its best, by identity."""
+        return {key: near_best_models(self.grid.on(key), self.comparison) for key in self.tasks}
 
     def figure(self) -> Figure:
         """A panel per task, with a point and its 95 % interval per model, the best on top.
 
-        A tier with benchmarks has a panel per mean over a benchmark. Models keep their row and
-        colour in every panel; rows of missing results are empty.
+        A tier with benchmarks has a panel per mean over a benchmark. Models keep their row in
+        every panel. The accent marks the best of a panel, and what is not told apart from it.
         """
         if self.grid.columns:
             scores = means_table(self.grid, self.tier, {})
         else:
-            # Names the columns; no model is marked.
-            near_best: dict[str, Iterable[str]] = dict.fromkeys(self.tasks, ())
-            scores = scores_table(self.grid, near_best, {})
+            scores = scores_table(self.grid, self._near_best, {})
         best_scores = replace(scores, rows=scores.rows[:MOST_MODELS])
         title = scores.caption.removesuffix(".")
         first_head = " ".join(scores.columns[1].split())

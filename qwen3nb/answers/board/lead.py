@@ -11,7 +11,7 @@ from qwen3nb.answers.comparison import Comparison
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.differences import SINGLE_QUERY
 from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
-from qwen3nb.report.render.model_styles import model_styles
+from qwen3nb.report.render.model_styles import rank_style
 from qwen3nb.report.render.table import Conclusion, not_shown, plural, score_text, short_task
 from qwen3nb.utils.format import interval_text
 
@@ -199,15 +199,15 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         return None
     alpha = comparison.procedure.alpha
     deficits = [difference.reversed() for difference in lead.leads[:_MOST_BEHIND]]
-    styles = model_styles([lead.name, *(deficit.first for deficit in deficits)])
-    rows = [ForestRow(lead.name, 0.0, **styles[lead.name])]
+    rows = [ForestRow(lead.name, 0.0, **rank_style(is_best=True))]
     for deficit in deficits:
+        is_behind = deficit.significant(alpha)
         row = ForestRow(
             deficit.first,
             deficit.difference,
             deficit.interval,
-            clear=deficit.significant(alpha),
-            **styles[deficit.first],
+            clear=is_behind,
+            **rank_style(is_best=not is_behind),
         )
         rows.append(row)
     key, metric = lead.record.task.key, lead.record.task.main_metric

@@ -14,15 +14,15 @@ from qwen3nb.records.results import newest
 from qwen3nb.report.render.figure import (
     Axes,
     MplFigure,
-    any_takes_two_lines,
     draw_estimate,
     grid,
     name_rows,
     panels,
     plain,
+    row_height,
 )
 from qwen3nb.report.render.home import score_link
-from qwen3nb.report.render.model_styles import model_styles
+from qwen3nb.report.render.model_styles import rank_style
 from qwen3nb.report.render.table import Cell, Head, Table, number, plural, short_task, transposed
 from qwen3nb.tiers import GROUPS, Benchmark, is_search
 
@@ -239,10 +239,7 @@ def draw_scores(scores: Table, width: float) -> MplFigure:
     rows = scores.rows[::-1]  # the last row is drawn on top
     names = [row[0].text for row in rows]
     heads = scores.columns[1:]
-    row_height = 0.165  # inches
-    if any_takes_two_lines(names):
-        row_height = 0.22
-    height = row_height * len(rows) + 0.72
+    height = row_height(names, one_line=0.18) * len(rows) + 0.72
     figure, axes, left_axes = panels(len(heads), width, height=height, sharey=True)
     for index, (axis, head) in enumerate(zip(axes, heads, strict=True), start=1):
         cells = [row[index] for row in rows]
@@ -253,10 +250,10 @@ def draw_scores(scores: Table, width: float) -> MplFigure:
 
 
 def _draw_panel(axis: Axes, head: str, cells: Mapping[str, Cell]) -> None:
-    styles = model_styles(list(cells))
-    for row, (model, cell) in enumerate(cells.items()):
+    for row, cell in enumerate(cells.values()):
         if cell.value is not None:
-            draw_estimate(axis, row, cell.value, cell.interval, **styles[model], size=4)
+            look = rank_style(is_best=cell.strong or cell.mark != "")
+            draw_estimate(axis, row, cell.value, cell.interval, **look, size=4)
     title, _, measure = head.partition("\n")
     axis.set_title(plain(title))
     axis.set_xlabel(plain(measure, longest=44))
