@@ -26,7 +26,7 @@ from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import OUTDATED, NotebookError, run_notebook
 from qwen3nb.execution.page_names import is_measured, is_old, page_name
 from qwen3nb.execution.parameters import cached_calls, read_parameters
-from qwen3nb.execution.publish import set_notice
+from qwen3nb.execution.publish import is_unrun, set_notice, write_unrun
 from qwen3nb.execution.study_paths import page_values_from_here, page_values_in_study
 from qwen3nb.execution.sweep import Job, failures_text, memory, reusable, sweep
 from qwen3nb.records.record import Result
@@ -141,7 +141,7 @@ def refresh_pages(
     with cached_calls():  # reads shared dependencies once
         due_jobs = [job for job in (*jobs, *_published(names)) if not reusable(job)]
         if not lessons:
-            _mark_old_lessons()
+            _show_lessons()
     outcomes = sweep(due_jobs, at_once=at_once) if due_jobs else []
     write_card_page(results, model=model, tier=tier)
     failures = [outcome for outcome in outcomes if outcome.status == "failed"]
@@ -254,10 +254,15 @@ def _lessons() -> Iterator[Job]:
             yield job
 
 
-def _mark_old_lessons() -> None:
-    """Put a notice on lessons that were run on other records, or by another version."""
+def _show_lessons() -> None:
+    """Give each lesson its page: as it was run, or without results if it was not run yet.
+
+    Those that were run on other records, or by another version, get a notice.
+    """
     for job in _lessons():
-        if job.page.is_file():
+        if not job.page.is_file() or is_unrun(job.page):
+            write_unrun(paths.find_notebook(job.notebook), job.page)
+        else:
             text = "" if job.finished() else "`qwen3nb book --lessons` makes it again."
             set_notice(job.page, text)
 

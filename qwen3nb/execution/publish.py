@@ -34,7 +34,7 @@ from qwen3nb.records.record import Environment
 from qwen3nb.report.render.figure import STYLE
 from qwen3nb.report.render.html import data_shown, unstyled
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.code_version import git_commit
 from qwen3nb.utils.format import escaped
@@ -49,6 +49,7 @@ RAISES = "raises-failures"  # tag of the last cell, which raises the failures of
 # Environment variable set by a sweep: the file that receives the output of the run.
 LOG = "QWEN3NB_RUN_LOG"
 
+UNRUN = "unrun"  # in the metadata of a lesson's page that has no results
 _NOTICE_OF_AGE = "old"  # name of the notice of `set_notice`
 _log = logging.getLogger(__name__)
 _LONGEST = 4000  # characters of an error's message
@@ -257,6 +258,29 @@ def set_notice(file: Path, text: str, *, title: str = "") -> None:
         write_text(file, nbformat.writes(page) + "\n")
 
 
+def write_unrun(notebook: Path, page: Path) -> None:
+    """Write a notebook that was not run here as a page, with a notice that says so."""
+    content = clean(nbformat.read(notebook, as_version=4))
+    content.metadata["qwen3nb"] = {UNRUN: True}
+    name = paths.notebook_name(notebook)
+    text = (
+        f"`qwen3nb run {name}` computes its results, `qwen3nb book --lessons` those of all. "
+        f"Or open `{name}.ipynb` in JupyterLab, and run it cell by cell."
+    )
+    notice = _admonition("This lesson was not run here yet", text, style="note")
+    text_of_page = nbformat.writes(_below_title(content, notice)) + "\n"
+    if not page.is_file() or page.read_text(encoding="utf-8") != text_of_page:
+        write_text(page, text_of_page)
+
+
+def is_unrun(page: Path) -> bool:
+    """Return whether a page was written by `write_unrun`."""
+    try:
+        return bool(read_json(page)["metadata"]["qwen3nb"].get(UNRUN))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # damaged, or a foreign page
+        return False
+
+
 def named_models(values: Values) -> tuple[str, ...]:
     """Return the models and adapters named in parameters, once each."""
     models = []
@@ -390,8 +414,10 @@ def _markdown(name: str, source: str) -> NotebookNode:
     return nbformat.v4.new_markdown_cell(source, id=_id(name))
 
 
-def _admonition(title: str, text: str, *, name: str = "notice") -> NotebookNode:
-    return _markdown(name, f":::{{admonition}} {title}\n:class: danger\n{text}\n:::")
+def _admonition(
+    title: str, text: str, *, name: str = "notice", style: str = "danger"
+) -> NotebookNode:
+    return _markdown(name, f":::{{admonition}} {title}\n:class: {style}\n{text}\n:::")
 
 
 def _error_cell(failure: FailedRun) -> NotebookNode:

@@ -467,6 +467,26 @@ def test_toys_are_the_models_of_the_demo(home):
         assert is_toy(record) is toy
 
 
+def test_each_lesson_has_a_page_before_it_was_run(pages):
+    build_book()
+    folder = build.paths.book() / "guide"
+    names = {file.name for file in (build.paths.notebooks() / "guide").glob("*.ipynb")}
+    assert {file.name for file in folder.glob("*.ipynb")} == names
+    page = folder / "caching.ipynb"
+    text = page.read_text()
+    assert "`qwen3nb run guide/caching` computes its results" in text
+    assert "makes it again" not in text
+    stamp = page.stat().st_mtime_ns
+    build_book()
+    assert page.stat().st_mtime_ns == stamp
+    # A notebook that was renewed is shown as it is now, and no run of it is claimed.
+    notebook = build.paths.notebooks() / "guide" / "caching.ipynb"
+    notebook.write_text(notebook.read_text().replace("Caching and identity", "Another title"))
+    build_book()
+    assert "# Another title" in page.read_text()
+    assert not build.Job("guide/caching", {}).finished()
+
+
 def test_a_lesson_on_other_records_has_a_notice_until_it_is_made_again(pages):
     page = build.paths.book() / "guide" / "caching.ipynb"
     node = notebook_of("1")
