@@ -16,7 +16,7 @@ from qwen3nb.answers.comparison import Comparison
 from qwen3nb.answers.findings import all_findings, cards, evidence_table
 from qwen3nb.answers.languages import language_table
 from qwen3nb.answers.leaderboard import Leaderboard
-from qwen3nb.answers.own_data import OwnData, collections, own_data, page_of
+from qwen3nb.answers.own_data import OwnData, collection_name, collections, own_data, page_of
 from qwen3nb.answers.recommendation import (
     RankedModels,
     own_limits,
@@ -58,7 +58,9 @@ def landing_page(
     shown = shown[:_MOST_FINDINGS]
     own = [own_data(board.results, name) for name in collections(board.results)]
     numbers = [language_table(board.results), evidence_table(shown)]
-    if comparison.records:
+    # A study of own data alone is compared on them; then their verdict is the answer.
+    has_other_data = any(not collection_name(record) for record in comparison.records.values())
+    if has_other_data:
         lead = headline_lead(comparison, task=task, results=records, folder=folder)
         lead += "".join(own_box(answer, folder=folder, among=len(own)) for answer in own)
         scores = replace(board, links=links).headline_table(most=most)

@@ -122,6 +122,8 @@ def test_a_study_of_own_data_alone_has_its_verdict_as_the_lead():
     assert "On your own 40 queries, take <strong>new</strong> instead of old: 0.80 against" in page
     assert "2 models · 40 questions of your own · 2 January 2026" in page
     assert (page.count("<figure"), page.count('class="q-own"')) == (1, 0)
+    on_them = Results(mine).leaderboard(tier="smoke", tasks=mine[0].task.key)
+    assert landing_page(mine, on_them)["lead"] == page
     alone = landing(mine[:1])
     assert "<strong>old</strong> has MRR@10 0.40." in alone
     assert "Evaluate another model with <code>qwen3nb domain</code>" in alone
