@@ -342,16 +342,20 @@ def _of_model(table: PageTable, where: str) -> Iterator[Statement]:
         return
     task, metric, score = (table.column(each) for each in ("task", "metric", "score"))
     change, baseline, p = (table.column(each) for each in ("Δ", "baseline", "p"))
-    verdict = table.column("than the baseline")
+    has_verdicts = baseline is not None and change is None
     if task is None or metric is None or score is None:
         return
     for row in table.rows[1:]:
         of = (row[task].text, row[metric].text)
-        yield from _scored(model, *of, row[score], where)
-        if verdict is not None and baseline is not None:
+        if not has_verdicts:
+            yield from _scored(model, *of, row[score], where)
+        elif baseline is not None:
             other = row[baseline]
+            yield from _scored(model, *of, Cell(row[score].text), where)
             yield from _scored(other.detail, *of, Cell(other.text), where)
-            yield from _judged(model, other.detail, of, row[verdict].text, where)
+            if _is_score(other.text):
+                words = row[score].detail or "no difference shown"
+                yield from _judged(model, other.detail, of, words, where)
         if change is None or baseline is None or p is None:
             continue
         family = re.match(r"\d+", row[p].detail)
@@ -366,8 +370,12 @@ def _of_model(table: PageTable, where: str) -> Iterator[Statement]:
         )
 
 
+def _is_score(text: str) -> bool:
+    return re.fullmatch(r"[\d.]+", text) is not None
+
+
 def _scored(model: str, task: str, metric: str, cell: Cell, where: str) -> Iterator[Statement]:
-    if not re.fullmatch(r"[\d.]+", cell.text):
+    if not _is_score(cell.text):
         return
     about = (_model(model), short_task(task), metric)
     value = f"{float(cell.text):.3f}"
@@ -463,7 +471,7 @@ def _of_compared(table: PageTable, where: str) -> Iterator[Statement]:
             of = (task.text, metric)
             yield from _scored(model, *of, Cell(cell.text), where)
             words = cell.detail.partition(",")[0] or "no difference shown"
-            if re.fullmatch(r"[\d.]+", cell.text) and " (on " not in to:
+            if _is_score(cell.text) and " (on " not in to:
                 yield from _judged(model, to, of, words, where)
 
 

@@ -8,7 +8,7 @@ from qwen3nb.answers.answer import Answer
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
 from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.table import Cell, Conclusion, Table, first_names
+from qwen3nb.report.render.table import Cell, Conclusion, Table, first_names, plural
 from qwen3nb.utils.imports import DataFrame
 
 _NOT_PASSED = ("FAILED", "WARNING")
@@ -33,7 +33,7 @@ class Checks(Answer):
 
     @property
     def conclusion(self) -> Conclusion:
-        """How many checks the model passes, and the names of those that it does not."""
+        """How many checks the model passes, and the names of those that it fails."""
         passed = sum(check.verdict == "PASSED" for check in self)
         not_passed = [check for check in self if check.verdict in _NOT_PASSED]
         judged = passed + len(not_passed)  # others inform, or are not applicable
@@ -41,11 +41,14 @@ class Checks(Answer):
             return Conclusion(f"{self.sanity.model} passes its one sanity check.")
         if not not_passed:
             return Conclusion(f"{self.sanity.model} passes all {judged} sanity checks.")
-        text = f"{self.sanity.model} passes {passed} of {judged} sanity checks."
-        for verdict in _NOT_PASSED:
-            names = [check.name for check in not_passed if check.verdict == verdict]
-            if names:
-                text += f" {verdict}: {first_names(names, most=2, separator='; ')}."
+        text = f"{self.sanity.model} passes {passed} of {judged} sanity checks"
+        failed = [check.name for check in not_passed if check.verdict == "FAILED"]
+        warnings = len(not_passed) - len(failed)
+        if warnings:
+            text += f"; {plural(warnings, 'warning')}"
+        text += "."
+        if failed:
+            text += f" FAILED: {first_names(failed, most=2, separator='; ')}."
         return Conclusion(text)
 
     def table(self) -> Table:

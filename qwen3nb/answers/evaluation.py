@@ -259,7 +259,10 @@ def _table_of_scores(
     rows = [_score_row(score, files.get(score.task, ""), is_compared) for score in scores]
     note = ""
     if is_compared:
-        note = "In bold: the better one, or both where no difference is shown."
+        note = (
+            "In bold: the better one, or both where no difference is shown. Below a score: whether "
+            "it is shown to be better or worse than the baseline's."
+        )
     return Table.of(
         rows,
         note=f"{note} {about}".strip(),
@@ -275,20 +278,19 @@ def _score_row(score: AgainstBaseline, file: str, is_compared: bool) -> dict[str
     row = _task_cells(score)
     row["task"] = replace(row["task"], id=task_anchor(score.task))
     is_tested = score.difference is not None
-    is_as_good = is_tested and score.verdict != "worse"
     row["score"] = table.number(
         score.score.value,
         absent="undefined",
-        detail=score.score.undefined,
-        strong=is_as_good,
+        detail=_verdict_words(score) or score.score.undefined,
+        strong=is_tested and score.verdict != "worse",
         link=file,
     )
     if is_compared:
-        is_baseline_as_good = is_tested and score.verdict != "better"
         row["baseline"] = table.number(
-            score.other, detail=score.reference, strong=is_baseline_as_good
+            score.other,
+            detail=score.reference or score.why,
+            strong=is_tested and score.verdict != "better",
         )
-        row["than the baseline"] = Cell(_verdict_words(score))
     row["n"] = Cell(f"{score.score.n} {score.unit}", value=score.score.n)
     return row
 
@@ -304,13 +306,11 @@ def _task_cells(score: AgainstBaseline) -> dict[str, Cell]:
 
 
 def _verdict_words(score: AgainstBaseline) -> str:
-    """Say which score is better, or why that is not known."""
-    if score.difference is None:
-        return score.why or "–"
+    """Say whether a score is shown to be better or worse than the baseline's; else empty."""
     if score.identical:
         return "identical scores"
     if score.verdict == "not shown":
-        return "no difference shown"
+        return ""
     return score.verdict
 
 

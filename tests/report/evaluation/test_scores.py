@@ -20,7 +20,7 @@ from qwen3nb.answers.one_query import query_table, shortened, typical_query
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model
-from qwen3nb.report.render.figure import COLORS
+from qwen3nb.report.render.figure import QUIET
 from qwen3nb.report.render.home import record_link, score_link
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking")
@@ -160,8 +160,8 @@ def test_the_table_names_what_was_left_out_and_no_none():
     scores = against_baseline(on_tasks("m", 0.7), on_tasks("bm25", 0.5, seed=1))
     table = scores_table(scores, skipped={"AuthorSTS": "m has no vectors"})
     assert [row[0].text for row in table.rows] == ["Retrieval"]
-    _, _, score, baseline, verdict, _ = table.rows[0]
-    assert (score.strong, baseline.strong, verdict.text) == (True, False, "better")
+    _, _, score, baseline, _ = table.rows[0]
+    assert (score.strong, baseline.strong, score.detail) == (True, False, "better")
     assert baseline.detail == "bm25"
     assert table.note.endswith("Left out: AuthorSTS (m has no vectors).")
     alone = scores_table(against_baseline(on_tasks("m", 0.7), []))
@@ -206,7 +206,7 @@ def test_the_plot_has_a_row_per_difference_and_is_absent_without_one():
     ours, others = on_tasks("m", 0.7, 0.5), on_tasks("bm25", 0.5, 0.5, seed=1)
     figure = baseline_figure(against_baseline(ours, others))
     marks = [line for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
-    assert [mark.get_markerfacecolor() for mark in marks] == ["none", COLORS[0]]  # from the bottom
+    assert [mark.get_markerfacecolor() for mark in marks] == ["none", QUIET]  # from the bottom
     assert "to bm25" in figure.alt
     assert baseline_figure(against_baseline(ours, [])) is None
     assert baseline_figure([]) is None

@@ -177,8 +177,10 @@ def test_what_the_sanity_checks_say():
     text = str(Checks(SanityCheck("m", "0" * 64, checks)).conclusion)
     passed = tuple(check for check in checks if check.verdict == "PASSED")
     sound = Checks(SanityCheck("m", "0" * 64, passed)).conclusion
-    assert str(sound) == "m passes all 1 sanity checks."
-    assert text == "m passes 1 of 3 sanity checks. FAILED: rank. WARNING: rank."
+    two = Checks(SanityCheck("m", "0" * 64, passed * 2)).conclusion
+    assert str(two) == "m passes all 2 sanity checks."
+    assert str(sound) == "m passes its one sanity check."
+    assert text == "m passes 1 of 3 sanity checks; 1 warning. FAILED: rank."
 
 
 def test_reproductions_are_counted_and_the_farthest_is_named():
