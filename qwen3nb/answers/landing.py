@@ -264,7 +264,7 @@ def _others(questions: str) -> str:
 
 def _words_on_grey(models: RankedModels) -> str:
     if models.chance and models.chance not in models.ties.best:
-        return "Grey: below the best; light: no better than chance."
+        return "Grey: below the best; light: not clearly above chance."
     return "Grey: below the best."
 
 

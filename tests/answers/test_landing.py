@@ -5,6 +5,8 @@ import re
 
 import numpy as np
 import pytest
+from helpers import REPOSITORY
+from helpers.browser import used
 from helpers.records import RETRIEVAL, amend, make
 
 from qwen3nb import paths
@@ -58,7 +60,7 @@ def test_chance_is_always_in_the_figure_and_light(home):
     page = page_of(*MANY, scored("random", -0.3, spec="random"))
     label = re.search(r'aria-label="([^"]*)"', page["lead"])[1]
     assert re.findall(r"(model-\d|random) ", label) == [*[f"model-{i}" for i in range(5)], "random"]
-    assert "light: no better than chance" in caption_of(page)
+    assert "light: not clearly above chance" in caption_of(page)
 
 
 def test_a_tie_of_many_is_drawn_whole(home):
@@ -104,6 +106,34 @@ def test_cards_have_a_title_two_numbers_and_a_reason_and_the_fold_their_test(hom
     ]
     assert "Training demo lifts nDCG@10 by 0.100" in page["headline"]
     assert re.search(r"p &lt; 0\.001, corrected over 3", page["headline"])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("width", "drawing"), [(390, "q-narrow"), (1350, "q-wide")])
+def test_nothing_is_beyond_the_edge_of_a_phone_and_the_fold_needs_no_script(
+    home, tmp_path, width, drawing
+):
+    page = page_of(*MANY, scored("a-model-with-a-long-name-checkpoint-24000", 0.1))
+    styles = [REPOSITORY / "book" / "_static" / name for name in ("q-render.css", "qwen3nb.css")]
+    links = "".join(f'<link rel="stylesheet" href="{style.as_uri()}">' for style in styles)
+    fold = f'<details class="q-section"><summary>x</summary>{page["headline"]}</details>'
+    body = f'<article class="bd-article">{page["lead"]}{page["findings"]}{fold}</article>'
+    file = tmp_path / "index.html"
+    file.write_text(f"<!doctype html><html><head>{links}</head><body>{body}</body></html>")
+    shown = used(
+        file,
+        """
+        const drawings = ['q-wide', 'q-narrow'].filter(
+          name => document.querySelector('.' + name).checkVisibility());
+        const fold = document.querySelector('details');
+        fold.querySelector('summary').click();
+        const root = document.documentElement;
+        return [drawings, fold.open, root.scrollWidth - root.clientWidth];
+        """,
+        folder=tmp_path / "browser",
+        width=width,
+    )
+    assert shown == [[drawing], True, 0]
 
 
 @pytest.mark.parametrize("records", [[], MANY[:1]])

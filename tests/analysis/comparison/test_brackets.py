@@ -72,6 +72,21 @@ def test_brackets_of_neighbours_are_the_groups_of_the_ranking():
         assert rows_of(find_ties("abcdefg", tied)) == tie_groups(range(7), differ)
 
 
+def test_brackets_among_some_models_are_those_of_their_pairs():
+    rng = np.random.default_rng(9)
+    for _ in range(100):
+        every_pair = [frozenset(pair) for pair in itertools.combinations("abcdefg", 2)]
+        tied = {pair for pair in every_pair if rng.random() < 0.6}
+        some = [model for model in "abcdefg" if rng.random() < 0.6]
+        ties = find_ties("abcdefg", tied).among(some)
+        joined = set()
+        for bracket in ties.brackets:
+            names = [ties.models[row] for row in bracket.rows]
+            joined |= {frozenset(pair) for pair in itertools.combinations(names, 2)}
+        assert joined == {pair for pair in tied if pair <= set(some)}
+        assert not any(set(a) < set(b) for a in rows_of(ties) for b in rows_of(ties))
+
+
 def test_a_bracket_goes_on_below_the_models_that_are_shown():
     ties = find_ties("abcd", pairs("bc", "bd", "cd")).of_first(3)
     assert ties.brackets == (Bracket((1, 2), goes_on=True),)
