@@ -22,6 +22,7 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.board.grid import headline_task
+from qwen3nb.answers.doubts import judged_share
 from qwen3nb.answers.explored_task import ExploredTask, top_documents
 from qwen3nb.answers.explorer_page import SEED, SHOWN, ExplorerPage, best_judged, first_ranked
 from qwen3nb.evaluation.mteb.per_query import DocumentText, SearchTexts
@@ -60,11 +61,14 @@ class Explorer(ExploredTask, Answer):
         wins = int(np.sum(differences > _LARGE_DIFFERENCE))
         losses = int(np.sum(differences < -_LARGE_DIFFERENCE))
         (mean_difference,) = paired_differences(self.matrix, pairs=[(best, next_best)], seed=0)
+        winners = ""
+        if wins or losses:
+            winners = f" {best} wins {wins} of them, {next_best} {losses}."
         return Conclusion(
             f"The two best models are more than {_LARGE_DIFFERENCE:g} apart in "
             f"{self.matrix.metric} on {wins + losses} of {mean_difference.n} queries of "
-            f"{table.short_task(self.matrix.task)}. {best} wins {wins} of them, {next_best} "
-            f"{losses}. Over all {mean_difference.n}, {best} is "
+            f"{table.short_task(self.matrix.task)}.{winners} "
+            f"Over all {mean_difference.n}, {best} is "
             f"{difference_text(mean_difference, p_value=False)} ahead.",
             data=self.data,
         )
@@ -166,7 +170,10 @@ class Explorer(ExploredTask, Answer):
         lengths = sorted(length for length in self.words if length is not None)
         for name, ends in zip(_LENGTHS, _thirds(lengths), strict=False):
             smallest, largest = ends
-            subsets[f"{name}, {smallest} to {largest} words"] = self.only(words=ends)
+            numbers = f"{smallest} to {largest}"
+            if smallest == largest:
+                numbers = str(smallest)
+            subsets[f"{name}, {numbers} words"] = self.only(words=ends)
         return subsets
 
     def to_frame(self, *, first: str = "", second: str = "") -> DataFrame:
@@ -435,11 +442,25 @@ def _explore_task(
             texts = SearchTexts.of_task(record.task)
         except (ValueError, OSError) as error:
             notes.append(f"Query texts are not available: {cut(str(error), 200)}")
+    notes += _unjudged_notes(records)
     hidden_models = len(all_models.systems) - len(offered_models)
     if hidden_models:
         count = table.plural(hidden_models, "model")
         notes.append(f"{count} not shown: -p models A,B chooses.")
     return Explorer(matrix, records, texts, " ".join(notes))
+
+
+def _unjudged_notes(records: Mapping[str, Result]) -> list[str]:
+    """Say for which model fewest of the first documents are judged, unless all are."""
+    shares = {model: judged_share(record) for model, record in records.items()}
+    incomplete = {model: share for model, share in shares.items() if share is not None}
+    if not incomplete or min(incomplete.values()) == 1:
+        return []
+    model = min(incomplete, key=incomplete.__getitem__)
+    return [
+        f"Of the first ten documents of {model}, {100 * incomplete[model]:.0f} % are judged. "
+        "The others count as not relevant."
+    ]
 
 
 def _joined_parts(

@@ -1,11 +1,12 @@
 import json
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 from helpers.html import HOSTILE, Tags
 from helpers.records import RETRIEVAL as TASK
-from helpers.records import amend, make, state
+from helpers.records import amend, make, own, state
 from helpers.search_texts import search_texts
 
 from qwen3nb.answers.explored_task import top_documents
@@ -189,7 +190,7 @@ def test_the_conclusion_counts_who_wins_where_they_are_far_apart():
     )
     near = [make("a", (0.5, 0.6)), make("b", (0.4, 0.6))]
     text = explore(near, task=TASK, texts=texts).conclusion.text
-    assert "on 0 of 2 queries" in text
+    assert "on 0 of 2 queries of Retrieval. Over all 2, a is" in text
     assert "+0.050 [" in text
 
 
@@ -214,6 +215,19 @@ def test_kinds_of_queries_are_compared_with_one_correction(explorer):
     assert table.rows[2][5].value == pytest.approx(3 * 2 / 2**10)
     # One length, no category: nothing to compare.
     assert explorer.subset_table().rows == ()
+
+
+def test_unjudged_documents_are_named_where_own_data_are_compared():
+    records = [own("a", 0.5), own("b", 0.4)]
+    for record, share in zip(records, (0.9, 0.25), strict=True):
+        record.metrics["Judged@10"] = replace(record.main, value=share)
+    note = explore(records).note
+    assert note == (
+        "Of the first ten documents of b, 25 % are judged. The others count as not relevant."
+    )
+    for record in records:
+        record.metrics["Judged@10"] = replace(record.main, value=1.0)
+    assert explore(records).note == ""
 
 
 def test_a_kind_of_queries_that_is_not_there_is_refused(explorer):
