@@ -15,7 +15,6 @@ compares what stands in them more than once, also with the records:
 - what indexes, ablations, adapters and prompts show: bold effects; the scores of exact search and
   of a model's own prompts, which are the model's; the effects in a conclusion, which tables have;
 - a model that a page advises to run, which has run on one of the page's tasks;
-- a conclusion that stands on several pages.
 
 Numbers are compared as they are shown. The exit status is 1 if anything disagrees.
 """
@@ -48,11 +47,6 @@ _SIGNED = re.compile(r"(?<![\d\w.])[+-]\d\.\d{3}\b")
 _OF_ALT = re.compile(
     r"(?P<first>[^;:]+) on (?P<task>[^;:]+): (?P<effect>[+-][\d.]+) (?P<ends>\[[^\]]+\]|\([^)]*\)),"
     r" p (?P<p>[<=] [\d.]+)(?:, corrected over (?P<family>\d+): (?P<corrected>[<=] [\d.]+))?, n = "
-)
-_LEAD = re.compile(
-    rf"^(?P<first>\S.*?) (?:is best|scores highest) on (?P<task>.+?): (?P<metric>.+?) "
-    rf"(?P<score>[\d.]+) (?P<ends>\[{_END}, {_END}\]), ahead of (?P<second>.+?) by "
-    rf"(?P<effect>[\d.]+) (?P<of_effect>\[{_END}, {_END}\])"
 )
 _AGAINST = re.compile(
     r"^(?P<first>\S.*?) scores (?P<metric>\S.*?) (?P<score>[\d.]+) on (?P<task>[^,]+), "
@@ -321,7 +315,7 @@ def statements(name: str, page: _Reader) -> Iterator[Statement]:
     for text in page.descriptions:
         yield from _of_description(text, f"{name}, figure")
     for text in page.sentences:
-        yield from _of_sentence(text, f"{name}, conclusion")
+        yield from _of_score_in_words(text, f"{name}, conclusion")
         yield from _of_two_models(text, f"{name}, conclusion")
     if any(map(_OF_STUDY.match, (table.name for table in page.tables))):
         yield from _of_effects(page, name)
@@ -664,20 +658,6 @@ def _of_scores(text: str, where: str) -> Iterator[Statement]:
     for pair in combinations(sorted(models), 2):
         says = "not told apart" if frozenset(pair) in tied else "told apart"
         yield Statement(("models", *pair, task), says, where)
-
-
-def _of_sentence(text: str, where: str) -> Iterator[Statement]:
-    """The lead of the best model, and what it scores."""
-    yield from _of_score_in_words(text, where)
-    match = _LEAD.match(text)
-    if match is None:
-        return
-    of = (short_task(match["task"]), match["metric"])
-    score = Cell(match["score"], match["ends"])
-    yield from _scored(match["first"], *of, score, where)
-    yield Statement(("lead", *of), text, where)
-    change = Cell(f"+{match['effect']}", match["of_effect"])
-    yield from _differ(match["first"], match["second"], of, change, where)
 
 
 def _of_two_models(text: str, where: str) -> Iterator[Statement]:

@@ -14,7 +14,7 @@ from qwen3nb.answers.board.cost_figure import cost_figure
 from qwen3nb.answers.board.costs import cost_table
 from qwen3nb.answers.board.expected import expected_table, sts_table
 from qwen3nb.answers.board.grid import Grid, Links, busiest_task, is_of_benchmark, score_grid
-from qwen3nb.answers.board.lead import first_place, how_sure_page, lead_conclusion, lead_figure
+from qwen3nb.answers.board.lead import first_place, how_sure_page, lead_figure
 from qwen3nb.answers.board.models import is_toy, models_table
 from qwen3nb.answers.board.overview import (
     OWN_DATA,
@@ -101,9 +101,7 @@ class Leaderboard(Answer):
 
         Without results on the task, the tasks of the results are named.
         """
-        conclusion = first_place(self.comparison, self.ties, task=self.task)
-        if conclusion is None:
-            return lead_conclusion(self.comparison, task=self.task, results=self.results)
+        conclusion = first_place(self.comparison, self.ties, task=self.task, results=self.results)
         return replace(conclusion, how_sure=how_sure_page(self.comparison))
 
     @cached_property

@@ -8,7 +8,6 @@ from helpers.records import make, noisy
 
 from benchmarks.agreement import advice, disagreements, of_records, read_pages, statements
 from qwen3nb.answers.against_baseline import against_baseline
-from qwen3nb.answers.board.lead import lead_conclusion
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.evaluation import evaluation_conclusion, intervals_table, scores_table
 from qwen3nb.answers.landing import headline_lead
@@ -47,7 +46,6 @@ def whole(comparison):
         comparison.table(),
         comparison.differences_table(),
         comparison.figure(),
-        lead_conclusion(comparison, task=TASK),
         leaderboard(RECORDS, tier="smoke", comparison=comparison).table(),
     )
 
@@ -59,7 +57,7 @@ def test_pages_of_the_same_records_agree(tmp_path):
     stated, wrong = found(book(tmp_path, compare=whole(comparison), model=model))
     assert wrong == []
     kinds = {each.about[0] for each in stated}
-    assert {"difference", "p-value", "corrected p-value", "score", "lead", "verdict"} <= kinds
+    assert {"difference", "p-value", "corrected p-value", "score", "verdict"} <= kinds
     places = {each.where.partition(",")[0] for each in stated if each.about[0] == "difference"}
     assert places == {"runs/compare", "runs/model"}
 

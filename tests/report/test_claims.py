@@ -12,7 +12,7 @@ from helpers.records import RERANKING, RETRIEVAL, amend, make, state, tier_recor
 import qwen3nb as q
 from qwen3nb.analysis.comparison.differences import significant, verdict
 from qwen3nb.answers.against_baseline import against_baseline
-from qwen3nb.answers.board.lead import find_lead, lead_conclusion
+from qwen3nb.answers.board.lead import find_lead
 from qwen3nb.answers.board.ranks import rank_table, standings
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
@@ -96,8 +96,10 @@ def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
     lead = find_lead(comparison, task=RETRIEVAL)
     for each in lead.leads:
         assert each == comparison.difference(lead.name, each.second, task=RETRIEVAL)
-    text = lead_conclusion(comparison, task=RETRIEVAL).text
-    assert ("is best on" in text) == lead.leads[0].significant(ALPHA)
+    board = leaderboard(records, tier="smoke", comparison=comparison)
+    level = {each.second for each in lead.leads if not each.significant(ALPHA)}
+    assert {*board.ties.best} == {lead.name, *level}
+    assert (board.conclusion.text == f"{lead.name} is first.") == (not level)
 
     (trained,) = findings(comparison, task=RETRIEVAL)
     pair = comparison.difference("x-checkpoint-9", "x-checkpoint-0", task=RETRIEVAL)
@@ -312,10 +314,8 @@ def test_the_headline_is_the_mean_of_a_tier_that_has_one():
     mean, size = "mean nDCG@10 of 15 tasks", f"{pair.difference:.3f}"
     assert one.headline == f"Training x lifts {mean} by {size} on BEIR"
     assert str(pair) in one.evidence
-    text = lead_conclusion(comparison, task="BEIR").text
-    assert text.startswith("x-checkpoint-9 is best on BEIR")
-    assert f"ahead of x-checkpoint-0 by {size} [" in text
-    assert text.endswith("Not compared for lack of scores: 1 model.")
+    text = leaderboard(results, tier="full", comparison=comparison).conclusion.text
+    assert text == "x-checkpoint-9 is first. Not compared for lack of scores: 1 model."
     table = comparison.differences_table(task="BEIR")
     (row,) = table.rows
     assert abs(row[1].value) == pytest.approx(pair.difference)
@@ -474,16 +474,11 @@ def test_a_model_is_best_only_if_it_is_shown_to_be_ahead_of_all():
     ahead = {each.second: each for each in find_lead(comparison, task=TASK).leads}
     assert ahead["b"].significant(ALPHA)
     assert not ahead["c"].significant(ALPHA)
-    sentence = str(lead_conclusion(comparison, task=TASK))
-    assert sentence.startswith("a scores highest on Retrieval: ")
-    assert sentence.endswith(
-        "a difference that these 200 queries show. It is not shown to be ahead of c."
-    )
-    both = compare(records[:2], tier="smoke")
-    assert str(lead_conclusion(both, task=TASK)).startswith("a is best on Retrieval")
-    same = compare([records[0], make("z", task=TASK, scores=BASE)], tier="smoke")
-    sentence = str(lead_conclusion(same, task=TASK))
-    assert "level with z on every query, not a difference" in sentence
+    sentence = leaderboard(records, comparison=comparison).conclusion.text
+    assert sentence == "Two models share first place: a and c."
+    assert leaderboard(records[:2]).conclusion.text == "a is first."
+    same = leaderboard([records[0], make("z", task=TASK, scores=BASE)])
+    assert same.conclusion.text == "Two models share first place: a and z."
 
 
 def test_reranking_that_is_not_significant_is_not_said_to_help():

@@ -19,7 +19,7 @@ from qwen3nb.answers.all_results import summarise
 from qwen3nb.answers.board import costs, expected, ranks
 from qwen3nb.answers.board.costs import cost_table
 from qwen3nb.answers.board.expected import expected_table, sts_table
-from qwen3nb.answers.board.lead import lead_conclusion, lead_figure
+from qwen3nb.answers.board.lead import lead_figure
 from qwen3nb.answers.board.ranks import rank_table, standings
 from qwen3nb.answers.board.record_list import record_list
 from qwen3nb.answers.candidates import compare_candidates
@@ -134,7 +134,7 @@ def pages(results, text):
         "intervals_table": intervals_table(scores),
         "evaluation": evaluation_conclusion(scores),
         "comparison": comparison.conclusion,
-        "lead": lead_conclusion(comparison, task=RETRIEVAL),
+        "first place": q.leaderboard(results, comparison=tested).conclusion,
     }
     if len(results) > 1:
         candidates = {"current": text, "task": RETRIEVAL, "tested": ["nDCG@10"]}
@@ -154,7 +154,7 @@ def test_every_table_can_be_written_in_every_format(name, capsys):
     made = pages(results, text)
     for each in filter(None, made.values()):
         page = set(Tags(unstyled(each._repr_html_())).tags)
-        assert page <= ({"p", "a", "code"} if isinstance(each, Conclusion) else OURS)
+        assert page <= ({"p", "a", "code", "strong"} if isinstance(each, Conclusion) else OURS)
         if not isinstance(each, Conclusion):
             parts = [table for _, table in each.tables] if isinstance(each, Sections) else [each]
             parts = [*each.variants.values()] if isinstance(each, TableChoice) else parts
@@ -162,6 +162,16 @@ def test_every_table_can_be_written_in_every_format(name, capsys):
                 check(part, capsys)
     written = {name for module in (costs, expected, ranks, one_model) for name in tables_of(module)}
     assert written <= made.keys(), "a table that this test does not write"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_first_table_of_the_leaderboard_holds_no_foreign_markup(name):
+    board = q.leaderboard(RECORDS[name], links={"run-m": 'x".html'})
+    page = unstyled(board.overview()._repr_html_())
+    assert {*Tags(page).tags} <= OURS
+    foreign_tags = set(Tags(unstyled(board.conclusion._repr_html_())).tags)
+    assert foreign_tags <= {"p", "a", "code", "strong"}
 
 
 def tables_of(module):

@@ -25,7 +25,7 @@ from qwen3nb.answers.against_baseline import against_baseline
 from qwen3nb.answers.all_results import all_results, summarise
 from qwen3nb.answers.ann import ApproximateSearch
 from qwen3nb.answers.board.expected import expected_table, sts_table
-from qwen3nb.answers.board.lead import lead_conclusion, lead_figure
+from qwen3nb.answers.board.lead import lead_figure
 from qwen3nb.answers.board.ranks import rank_table, standings
 from qwen3nb.answers.board.record_list import record_list
 from qwen3nb.answers.candidates import compare_candidates
@@ -257,7 +257,8 @@ def views(revision):
         "how_sure.test_figure": sure.test_figure(),
         "how_sure.decision_table": sure.decision_table(),
         "comparison_conclusion": comparison.conclusion,
-        "lead_conclusion": lead_conclusion(comparison, task=RETRIEVAL),
+        "leaderboard.conclusion": q.leaderboard(results, comparison=comparison).conclusion,
+        "leaderboard.overview": q.leaderboard(results, comparison=comparison).overview(),
         "evaluation_conclusion": evaluation_conclusion(scores),
         "baseline_figure": baseline_figure(scores),
         "comparison_figure": q.leaderboard(results, tier="smoke").figure(),

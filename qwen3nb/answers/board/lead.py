@@ -9,11 +9,9 @@ from qwen3nb.analysis.comparison.brackets import Ties
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.differences import SINGLE_QUERY
 from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
 from qwen3nb.report.render.model_styles import rank_style
-from qwen3nb.report.render.table import Conclusion, not_shown, plural, score_text, short_task
-from qwen3nb.utils.format import interval_text
+from qwen3nb.report.render.table import Conclusion, not_shown, plural, short_task
 
 _MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
 _MOST_NAMED = 3  # models that a sentence names
@@ -33,46 +31,6 @@ class Lead:
     leads: tuple[PairedDifference, ...]  # differences from the others, the best of them first
     queries: str  # number of paired queries, such as ``200 queries``
     unpaired: int  # number of models whose scores cannot be paired with it
-
-    def first_shown(self, alpha: float) -> PairedDifference | None:
-        """The lead over the best of those that it is shown to be better than; None without any."""
-        for lead in self.leads:
-            if lead.significant(alpha):
-                return lead
-        return None
-
-    def sentence(self, alpha: float) -> str:
-        """The best model, its lead, and whether these queries show it."""
-        shown_lead = self.first_shown(alpha)
-        possibly_equal = [lead.second for lead in self.leads if not lead.significant(alpha)]
-        verb = "scores highest"
-        if shown_lead and not possibly_equal:
-            verb = "is best"
-        task = self.record.task
-        score = f"{task.main_metric} {score_text(self.record.main)}"
-        text = f"{self.name} {verb} on {short_task(task.key)}: {score}"
-        if not self.leads:
-            return f"{text}, over {self.queries}; no other model can be compared with it."
-        lead_over_next = self.leads[0]
-        text += f", {_lead_text(lead_over_next)}"
-        # The next best model is shown to be behind; others further down may not be.
-        if shown_lead is lead_over_next:
-            text += f", a difference that these {self.queries} show."
-            if possibly_equal:
-                names = _first_names(possibly_equal, _MOST_NAMED)
-                text += f" It is not shown to be ahead of {names}."
-            return text
-        text += f", not a difference that these {self.queries} show."
-        if shown_lead:
-            text += f" It is {_lead_text(shown_lead)}, which they do show."
-        return text
-
-
-def _lead_text(difference: PairedDifference) -> str:
-    if difference.identical and difference.n > 1:
-        return f"level with {difference.second} on every query"
-    ends = interval_text(difference.interval, sign=False, absent=f"({SINGLE_QUERY})")
-    return f"ahead of {difference.second} by {difference.difference:.3f} {ends}"
 
 
 def _first_names(names: Sequence[str], count: int) -> str:
@@ -120,14 +78,17 @@ def how_sure_page(comparison: Comparison) -> str:
     return f"{_HOW_SURE}.html"
 
 
-def first_place(comparison: Comparison, ties: Ties, *, task: str) -> Conclusion | None:
-    """Say in a sentence which models are first on a task or mean; None without results on it.
+def first_place(
+    comparison: Comparison, ties: Ties, *, task: str, results: Iterable[Result] = ()
+) -> Conclusion:
+    """Say in a sentence which models are first on a task or mean.
 
-    Models share first place if they are not shown to differ from the best one.
+    Models share first place if they are not shown to differ from the best one. Without results on
+    the task, the tasks of ``results`` are named.
     """
     lead = find_lead(comparison, task=task)
     if lead is None:
-        return None
+        return Conclusion(_no_results(results))
     best = ties.best or (lead.name,)
     name = best[0]
     data = comparison.data_used(task)
@@ -156,22 +117,6 @@ def _all_or_first_names(names: Sequence[str]) -> str:
         return _first_names(names, _MOST_NAMED)
     *others, last = names
     return f"{', '.join(others)} and {last}"
-
-
-def lead_conclusion(
-    comparison: Comparison, *, task: str, results: Iterable[Result] = ()
-) -> Conclusion:
-    """State the best model on a task or mean, its lead, and whether the lead is significant.
-
-    Without results on it, the tasks of ``results`` are named.
-    """
-    lead = find_lead(comparison, task=task)
-    if lead is None:
-        return Conclusion(_no_results(results))
-    text = lead.sentence(comparison.procedure.alpha)
-    if lead.unpaired:
-        text += f" Not compared for lack of scores: {plural(lead.unpaired, 'model')}."
-    return Conclusion(text, data=comparison.data_used(task))
 
 
 def _no_results(results: Iterable[Result]) -> str:

@@ -58,9 +58,11 @@ class ModelFacts:
 
 def is_toy(result: Result) -> bool:
     """Return whether a model is from the demo: ``demo-…`` below ``runs/demo``."""
+    if not result.model.label.startswith("demo-"):
+        return False
     folder = (paths.root() / result.model.spec).resolve()
     demo = (paths.runs() / "demo").resolve()
-    return result.model.label.startswith("demo-") and folder.is_relative_to(demo)
+    return folder.is_relative_to(demo)
 
 
 def model_facts(record: Result, others: Mapping[str, Result] | None = None) -> ModelFacts:
@@ -124,8 +126,8 @@ def _dimensions_in_folder(spec: str) -> int | None:
         if source.folder is None or not source.folder.has("config.json"):
             return None
         config = source.folder.config
-    except (SpecError, OSError):
-        return None  # the folder is gone, or is another by now
+    except (SpecError, OSError, ValueError):
+        return None  # the folder is gone, is another by now, or has an impossible name
     for name in _WIDTHS:
         if isinstance(config.get(name), int):
             return int(config[name])

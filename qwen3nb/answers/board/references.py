@@ -69,7 +69,7 @@ def references_table(models: Sequence[ReferenceModel], *, tasks: str) -> Table:
         )
     return Table.of(
         rows,
-        ("model", "scores", "command", *FACT_HEADS),
+        ("model", *FACT_HEADS, "command"),
         kind="words",
         name="references",
         note="Facts as their authors state them.",
