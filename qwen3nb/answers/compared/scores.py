@@ -50,13 +50,17 @@ class TaskScores:
         verdict = Verdict.BETTER if difference.difference > 0 else Verdict.WORSE
         return verdict_words(verdict, difference.interval, margin=procedure.margin)
 
+    @property
+    def queries(self) -> int:
+        """The number of queries, or texts, on which models are compared with the baseline."""
+        return max(difference.n for difference in self.compared.with_baseline)
+
     def head(self, *, names_baseline: bool) -> Head:
         """Return the head of a column: the task, its metric and n, and the baseline if asked."""
-        queries = max(difference.n for difference in self.compared.with_baseline)
-        text = f"{short_task(self.compared.task)}\n{self.compared.metric}, n = {queries:,}"
+        text = f"{short_task(self.compared.task)}\n{self.compared.metric}, n = {self.queries:,}"
         if names_baseline:
             text += f", to {in_words(self.compared.baseline)}"
-        return Head(text, queries)
+        return Head(text, self.queries)
 
 
 def ranked_figure(task: TaskScores, *, most: int, left_out: str, data: DataUsed) -> Figure:
@@ -72,8 +76,8 @@ def ranked_figure(task: TaskScores, *, most: int, left_out: str, data: DataUsed)
     rows = [_score_row(task, model, at_chance) for model in ties.models]
     measure = f"{short_task(task.compared.task)}, by {task.compared.metric}"
     caption = (
-        f"Scores on {measure}, with 95 % intervals. A bracket joins models between which no "
-        f"difference is shown. Grey: shown to be worse than the best.{left_out}"
+        f"Scores on {measure}, n = {task.queries:,}, with 95 % intervals. A bracket joins models "
+        f"between which no difference is shown. Grey: shown to be worse than the best.{left_out}"
     )
     return score_figure(rows, ties, measure=measure, name="scores", caption=caption, data=data)
 

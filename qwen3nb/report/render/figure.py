@@ -355,12 +355,12 @@ class Figure:
 @contextmanager
 def _with_width(figure: MplFigure, width: float) -> Iterator[MplFigure]:
     """Give a figure another width in inches for the duration of the block."""
-    size = figure.get_size_inches().copy()
-    figure.set_size_inches(width, size[1])
+    own_width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height)
     try:
         yield figure
     finally:
-        figure.set_size_inches(size)
+        figure.set_size_inches(own_width, height)
 
 
 def _svg_for_a_page(file: str) -> str:
