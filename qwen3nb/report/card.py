@@ -490,11 +490,15 @@ class _Standing:
     @property
     def text(self) -> str:
         """On how many tasks the model is better, and on how many it is behind."""
-        return (
-            f"Against {self.other}: better on {len(self.better)} of "
-            f"{plural(len(self.differences), 'task')}, behind on {len(self.behind)}, no difference "
-            f"shown on {len(self.undecided)}."
-        )
+        outcomes = {
+            "better": self.better,
+            "behind": self.behind,
+            "no difference shown": self.undecided,
+        }
+        parts = [f"{verdict} on {len(found)}" for verdict, found in outcomes.items() if found]
+        # The first count says of how many: "better on 1 of 3 tasks, behind on 2".
+        parts[0] += f" of {plural(len(self.differences), 'task')}"
+        return f"Against {self.other}: {', '.join(parts)}."
 
     @property
     def limit(self) -> str:

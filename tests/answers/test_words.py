@@ -1,13 +1,14 @@
 """Conclusions are short sentences, and captions and notes are short, whatever a study has."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import studies
+from helpers import REPOSITORY, studies
 from helpers.answers import EXAMPLES, PUBLISHED, contaminated
 from helpers.records import make, tier_records
-from helpers.words import count_words, long_views, sentences, too_long
+from helpers.words import LONGEST_SENTENCE, count_words, long_views, sentences, too_long
 
 from qwen3nb.analysis.comparison.plan import Plan
 from qwen3nb.analysis.comparison.prompt_effects import PromptScores, prompt_pairs
@@ -38,11 +39,7 @@ def home(monkeypatch, tmp_path):
     monkeypatch.setenv("QWEN3NB_HOME", str(tmp_path))
 
 
-# Pages that are being written anew.
-LATER = ("Candidates", "Comparison", "Evaluation", "Explorer", "Leaderboard", "OwnData")
-
-
-@pytest.mark.parametrize("name", sorted(EXAMPLES.keys() - LATER))
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_every_answer_is_short(name):
     assert long_views(EXAMPLES[name]()) == {}
 
@@ -214,3 +211,12 @@ def test_simulated_shares_have_short_texts(kind):
     table = calibration().table(kind)
     assert too_long(table.to_html()) == []
     assert MEANINGS[kind].split()[-1] in table.to_html()
+
+
+def test_the_first_paragraph_of_each_notebook_is_short():
+    for file in sorted((REPOSITORY / "notebooks").glob("*.ipynb")):
+        first_text = "".join(json.loads(file.read_text())["cells"][0]["source"])
+        title, _, paragraph = first_text.partition("\n\n")
+        assert title.startswith("# "), file
+        long = [s for s in sentences(paragraph) if count_words(s) > LONGEST_SENTENCE]
+        assert long == [], file
