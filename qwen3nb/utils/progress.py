@@ -28,7 +28,7 @@ _SECONDS_IN_LOG = 10.0
 # Pages and terminals know bars by these forms, see `publish` and `terminal`.
 _LOG_LINE = "{desc}: {n_fmt}/{total_fmt} [{elapsed}]{postfix}"
 _TASK_LINE = "{desc}: |{bar:8}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
-_BESIDE_NAMES = 38  # columns of a line of tasks besides the names of model and task
+_BESIDE_NAMES = 44  # columns of a line of tasks besides the names of model and task
 
 
 class tqdm(_tqdm):  # noqa: N801 - the usual name
@@ -52,10 +52,10 @@ class tqdm(_tqdm):  # noqa: N801 - the usual name
         step = ""
         is_open = not (args or options.get("msg") == "")
         if is_open and self.n:
-            # Such as "encoding" of "bm25: encoding".
+            # Without a known end, what it does, such as "searching" of "bm25: searching".
             step = self.desc.removesuffix(": ").rpartition(": ")[2]
             if self.total:
-                step += f" {self.n / self.total:.0%}"
+                step = f"{self.n / self.total:.0%}"
         self.bar_of_tasks.show_step(step)
         return True
 
@@ -89,7 +89,7 @@ class TaskBar(tqdm):
         self.set_postfix_str(task, refresh=not is_log())
 
     def show_step(self, step: str) -> None:
-        """Show a step of the task at hand, such as ``encoding 34%``; an empty one ends it."""
+        """Show a step of the task at hand, such as ``34%``; an empty one ends it."""
         text = ": ".join(filter(None, [self.task, step]))
         self.set_postfix_str(text, refresh=bool(step) or not is_log())
 

@@ -37,7 +37,7 @@ def test_a_run_has_one_bar_and_longer_steps_stand_in_its_line(screen):
     shown = screen()
     assert all("\n" not in line for line in shown)  # a second bar would move down a line
     assert all(len(line) <= 80 for line in shown)
-    assert any(line.endswith("0/2 [00:00<?], SciFact: encoding 25%") for line in shown)
+    assert any(line.endswith("0/2 [00:00<?], SciFact: 25%") for line in shown)
     assert any(line.endswith("], MassiveScenarioClassification-en") for line in shown)
     assert {line.split(":")[0] for line in shown} == {"bm25"}
     assert TaskBar.current is None
