@@ -171,16 +171,10 @@ def _draw(points: Sequence[CostPoint], label: str, title: str, width: float) -> 
     for point in points:
         color = ACCENT if point.is_best else QUIET
         axis.plot(places[point.model], point.score, "o", color=color, markersize=6)
-    axis.set_xscale("log")
     axis.set_xlabel(label)
     axis.set_ylabel(f"score: {plain(title)}")
-    lowest = min(0.0, *(point.score for point in points))
-    highest = max(point.score for point in points)
-    axis.set_ylim(lowest - 0.06 * (highest - lowest), highest + 0.12 * (highest - lowest))
-    left, right = min(places.values()), max(places.values())
-    axis.set_xlim(left / _margin(left, right), right * _margin(left, right) ** 2)
-    if any(point.cost == 0 for point in points):
-        _name_none(axis, floor, places.values())
+    _set_limits(axis, [point.score for point in points], list(places.values()))
+    _set_ticks(axis, [point.cost for point in points], floor)
     grid(axis, which="both")
     place_labels(
         axis,
@@ -189,6 +183,16 @@ def _draw(points: Sequence[CostPoint], label: str, title: str, width: float) -> 
         steps=corners,
     )
     return figure
+
+
+def _set_limits(axis: Axes, scores: Sequence[float], places: Sequence[float]) -> None:
+    """Leave room for the names beside the outermost points."""
+    axis.set_xscale("log")
+    lowest = min(0.0, *scores)
+    height = max(scores) - lowest or 1.0  # all scores may be 0
+    axis.set_ylim(lowest - 0.06 * height, max(scores) + 0.12 * height)
+    margin = _margin(min(places), max(places))
+    axis.set_xlim(min(places) / margin, max(places) * margin**2)
 
 
 def _margin(left: float, right: float) -> float:
@@ -215,27 +219,49 @@ def _corners(
     return corners
 
 
-def _name_none(axis: Axes, floor: float, places: Iterable[float]) -> None:
-    """Name the place of models without parameters, and whole decades of the others."""
-    costs = [place for place in places if place > floor]
-    ticks = [floor]
-    if costs:
-        first = math.ceil(math.log10(min(costs)))
-        last = math.floor(math.log10(max(costs)))
-        ticks += [10.0**power for power in range(first, last + 1)]
-    axis.set_xticks(ticks, ["none", *map(_count_text, ticks[1:])])
+def _set_ticks(axis: Axes, costs: Sequence[float], floor: float) -> None:
+    """Name round costs, and the place of models without parameters, the ``floor``."""
+    measured = [cost for cost in costs if cost > 0]
+    if not measured:
+        return
+    ticks = round_numbers(min(measured), max(measured))
+    names = [_count_text(tick) for tick in ticks]
+    if len(measured) < len(costs):
+        ticks = [floor, *ticks]
+        names = ["none", *names]
+    axis.set_xticks(ticks, names)
     axis.minorticks_off()
 
 
-def _count_text(count: float) -> str:
-    """Return a round number of parameters.
+def round_numbers(low: float, high: float) -> list[float]:
+    """Return the powers of ten from ``low`` to ``high``; fewer than two need 2 and 5 as well.
 
-    >>> _count_text(1e6), _count_text(1e9), _count_text(1e5)
-    ('1 M', '1 B', '0.1 M')
+    >>> round_numbers(0.9e6, 23e6), round_numbers(3, 9), round_numbers(7, 7)
+    ([1000000.0, 10000000.0], [2.0, 5.0, 10.0], [5.0, 10.0])
+    """
+    first = math.floor(math.log10(low))
+    last = math.ceil(math.log10(high))
+    powers = [10.0**power for power in range(first, last + 1)]
+    inside = [power for power in powers if low <= power <= high]
+    if len(inside) > 1:
+        return inside
+    numbers = [factor * power for power in powers for factor in (1, 2, 5)]
+    below = [number for number in numbers if number <= low]
+    above = [number for number in numbers if number >= high]
+    return [number for number in numbers if below[-1] <= number <= above[0]]
+
+
+def _count_text(count: float) -> str:
+    """Return a round number, of parameters or of seconds.
+
+    >>> _count_text(1e6), _count_text(1e9), _count_text(1e5), _count_text(0.5)
+    ('1 M', '1 B', '0.1 M', '0.5')
     """
     if count >= 1e9:
         return f"{count / 1e9:g} B"
-    return f"{count / 1e6:g} M"
+    if count >= 1e5:
+        return f"{count / 1e6:g} M"
+    return f"{count:,g}"
 
 
 def _labels(points: Sequence[CostPoint], places: Mapping[str, float]) -> list[PointLabel]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from qwen3nb import paths
 from qwen3nb.answers.board.grid import Links, Records
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.models.gate.declared import static_files
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import registry
 from qwen3nb.models.types import SpecError
@@ -122,15 +124,26 @@ def _dimensions(record: Result) -> int | None:
 def _dimensions_in_folder(spec: str) -> int | None:
     """Return the width that the configuration in the model's folder states."""
     try:
-        source = find_source(spec)
-        if source.folder is None or not source.folder.has("config.json"):
+        folder = find_source(spec).folder
+        if folder is None:
             return None
-        config = source.folder.config
+        tables = static_files(folder)
+        if tables:
+            return _width_of_table(folder, tables[0])
+        config = folder.config if folder.has("config.json") else {}
     except (SpecError, OSError, ValueError):
         return None  # the folder is gone, is another by now, or has an impossible name
     for name in _WIDTHS:
         if isinstance(config.get(name), int):
             return int(config[name])
+    return None
+
+
+def _width_of_table(folder: ModelFolder, name: str) -> int | None:
+    """Return the width of a table of vectors, the only tensor of a weight file."""
+    shapes = [entry.shape for entry in folder.weights_in(name).tensors.values()]
+    if len(shapes) == 1 and len(shapes[0]) == 2:
+        return int(shapes[0][1])
     return None
 
 
