@@ -375,7 +375,12 @@ def test_the_page_is_alive_after_nbconvert_and_says_so_without_its_script(tmp_pa
     assert "<select" not in safe  # nothing that does not react
 
 
-def test_a_page_offers_several_tasks(tmp_path):
+def offered_tasks(explorer):
+    data = explorer.plot()._repr_html_().partition('"application/json">')[2]
+    return [task["name"] for task in json.loads(data.partition("</script>")[0])["tasks"]]
+
+
+def test_a_page_offers_several_tasks(tmp_path, monkeypatch):
     records, _ = judged_records(40)
     first, second = "PyDocsSampleRetrieval", "PyDocsSampleReranking"
     named = [replace(one, task=replace(one.task, name=first)) for one in records]
@@ -389,6 +394,9 @@ def test_a_page_offers_several_tasks(tmp_path):
     (other,) = explorer.others
     assert same_test(shown[1], other.difference(first="a", second="b"))
     assert explore(named, task=first).others == ()
+    assert offered_tasks(explorer) == [first, second]
+    monkeypatch.setattr("qwen3nb.answers.explorer_page._LARGEST_PAGE", 10_000)
+    assert offered_tasks(explorer) == [first]  # as large as it may be
 
 
 def test_foreign_text_stays_text(tmp_path):
