@@ -499,17 +499,21 @@ class Comparison(Answer):
     def _differences_sections(self) -> Table | Sections:
         """Return the differences from the baseline; of many tasks, in folded tables by type."""
         tasks = [task.task for task in self.every_task if task.with_baseline]
+        means = [mean.task for mean in self.means]
         if len(tasks) <= MANY:
-            return self.differences_table(task=[*(mean.task for mean in self.means), *tasks])
+            return self._differences_on_page([*means, *tasks], "paired-differences")
         sections = []
-        if self.means:
-            means = self.differences_table(task=[mean.task for mean in self.means])
-            sections.append(("Means", replace(means, name="differences-means")))
+        if means:
+            sections.append(("Means", self._differences_on_page(means, "differences-of-means")))
         for kind, tasks_of_type in self.by_type().items():
-            table = self.differences_table(task=[task.task for task in tasks_of_type])
-            title = f"{kind} ({plural(len(tasks_of_type), 'task')})"
-            sections.append((title, replace(table, name=f"differences-of-{kind}")))
+            names = [task.task for task in tasks_of_type]
+            title = f"{kind} ({plural(len(names), 'task')})"
+            sections.append((title, self._differences_on_page(names, f"differences-of-{kind}")))
         return Sections(tuple(sections), folded=True)
+
+    def _differences_on_page(self, tasks: Sequence[str], name: str) -> Table:
+        """Return `differences_table` without its method, which the page says at the scores."""
+        return replace(self.differences_table(task=tasks), name=name, method="")
 
     def differences_table(self, *, task: str | Sequence[str] = "", baseline: str = "") -> Table:
         """Every model against the baseline: difference, interval, p, effect size, queries won.

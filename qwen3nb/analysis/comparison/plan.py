@@ -584,7 +584,7 @@ def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
             replaced_names.append(plan.file.name)
         else:
             hypotheses_of_later |= plan.hypotheses
-            sentences.append(_agreement_sentence(plan, comparison))
+            sentences.append(_agreement_sentences(plan, comparison))
     sentences += _missing_plans(folder)
     if replaced_names:
         sentences.append(f"Replaced by a later plan: {', '.join(replaced_names)}.")
@@ -669,19 +669,21 @@ def _minute_text(made: str) -> str:
     return f"{_utc_time(made):%Y-%m-%d %H:%M} UTC"
 
 
-def _agreement_sentence(applicable: _Applicable, comparison: Comparison) -> str:
+def _agreement_sentences(applicable: _Applicable, comparison: Comparison) -> str:
     """Say whether a comparison is as planned, and how it deviates."""
     plan = applicable.plan
     tasks = {record.task.key for record in applicable.covered}
     sources = sorted({plan.sources[task] for task in tasks if task in plan.sources})
-    about_plan = f"made {_minute_text(plan.made)}, before the measurement"
-    if sources:
-        about_plan += f"; its deviation: {'; '.join(sources[:_MOST_NAMED])}"
-    name = applicable.file.name
+    made = f"{applicable.file.name} (made {_minute_text(plan.made)}, before the measurement)"
     differences = deviations(plan, comparison)
-    if not differences:
-        return f"As planned in {name} ({about_plan})."
-    return f"Deviations from {name} ({about_plan}): {'; '.join(differences)}."
+    sentences = [f"As planned in {made}."]
+    if differences:
+        sentences = [f"Not as planned in {made}."]
+        # A sentence each, so that none is long.
+        sentences += [f"{text[:1].upper()}{text[1:]}." for text in differences]
+    if sources:
+        sentences.append(f"The plan's deviation: {'; '.join(sources[:_MOST_NAMED])}.")
+    return " ".join(sentences)
 
 
 def _first_names(names: Iterable[str]) -> str:

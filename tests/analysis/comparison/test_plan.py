@@ -226,12 +226,13 @@ def planned(tmp_path):
 
 def test_a_comparison_says_whether_it_is_as_planned(planned, tmp_path):
     assert words(records_of("ab"), planned) == (
-        "As planned in plan-1.toml (made 2026-01-02 09:43 UTC, before the measurement; "
-        "its deviation: stated)."
+        "As planned in plan-1.toml (made 2026-01-02 09:43 UTC, before the measurement). The plan's "
+        "deviation: stated."
     )
     otherwise = words(records_of("abc"), planned, correction="none")
-    assert otherwise.startswith("Deviations from plan-1.toml (made 2026-01-02 09:43 UTC, before")
-    assert "correction: holm planned, none used; models not planned" in otherwise
+    assert otherwise.startswith("Not as planned in plan-1.toml (made 2026-01-02 09:43 UTC, before")
+    assert " Correction: holm planned, none used. Models not planned" in otherwise
+    assert all(len(sentence.split()) <= 25 for sentence in otherwise.split(". "))
     assert words(records_of("ab"), tmp_path / "none") == ""
 
 
@@ -324,9 +325,9 @@ def test_of_several_plans_the_last_before_the_measurement_applies(planned):
 def test_what_was_measured_before_or_with_more_seeds_is_a_deviation(tmp_path):
     write_plan(replace(SAME, measured={"T": ("a",)}), tmp_path / "plan-1.toml")
     again = words(records_of("ab"), tmp_path)  # measured once more after the plan
-    assert "measured before the plan, on the same tasks: a on T" in again
+    assert "Measured before the plan, on the same tasks: a on T" in again
     seeds = records_of("ab") + records_of("a", seed=1)
-    assert "pairs tested on T: 1 planned, 3 used" in words(seeds, tmp_path)
+    assert "Pairs tested on T: 1 planned, 3 used" in words(seeds, tmp_path)
 
 
 def test_another_metric_than_the_main_one_is_a_deviation(planned):
@@ -334,4 +335,4 @@ def test_another_metric_than_the_main_one_is_a_deviation(planned):
     for record in records:
         record.per_query["MRR@10"] = dict(record.per_query["nDCG@10"])
     note = words(records, planned, metric="MRR@10")
-    assert "metric of T: nDCG@10 planned, MRR@10 used" in note
+    assert "Metric of T: nDCG@10 planned, MRR@10 used" in note
