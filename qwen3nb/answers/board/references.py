@@ -63,10 +63,8 @@ def references_table(models: Sequence[ReferenceModel], *, tasks: str) -> Table:
     """
     rows = []
     for model in models:
-        command = f"qwen3nb eval --model {model.name} {tasks}"
-        rows.append(
-            (model.name, Cell("not run"), Cell(command, code=True), *fact_cells(model.facts))
-        )
+        command = Cell(f"qwen3nb eval --model {model.name} {tasks}", code=True)
+        rows.append((Cell(model.name, "not run"), *fact_cells(model.facts), command))
     return Table.of(
         rows,
         ("model", *FACT_HEADS, "command"),

@@ -140,9 +140,18 @@ def test_reference_models_stand_below_until_they_are_measured():
     assert {"Qwen3-0.6B", "gte-base", "bge-base-en-v1.5"} <= set(missing)
     fold = page(leaderboard([measured]).overview()).select_one("details.q-references")
     assert fold.summary.text == f"{len(missing)} reference models not run yet"
-    row = next(row for row in fold.select("tbody tr") if row.th.text == "gte-base")
-    assert "not run" in row.text
-    assert row.code.text == "qwen3nb eval --model gte-base --tier smoke"
+    heads = [head.text for head in fold.select("thead th")]
+    row = next(row for row in fold.select("tbody tr") if row.th.find(string=True) == "gte-base")
+    cells = dict(zip(heads, (cell.text for cell in row.find_all(["th", "td"])), strict=True))
+    assert cells == {
+        "model": "gte-basenot run",
+        "type": "encoder",
+        "parameters": "110 M",
+        "dimensions": "768",
+        "longest text": "512",
+        "licence": "mit",
+        "command": "qwen3nb eval --model gte-base --tier smoke",
+    }
     by_hub_id = make("gte", scores=noisy(0.5))
     amend(by_hub_id, "model", spec="thenlper/gte-base")
     assert "gte-base" not in [model.name for model in not_measured([by_hub_id])]
