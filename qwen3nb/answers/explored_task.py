@@ -156,6 +156,16 @@ class ExploredTask:
                 return judgements["ideal"]
         return ()
 
+    def relevant_count(self, query: str) -> int:
+        """Return the number of relevant documents of a query, by the records' own threshold."""
+        return sum(grade >= self._threshold for grade in self.relevant_grades(query))
+
+    def judged_count(self, query: str) -> int | None:
+        """Return the number of judged documents; None if only those found are known."""
+        if self.texts is None:
+            return None
+        return len(self.texts.grades(query))
+
     @cached_property
     def graded_rankings(self) -> GradedRankings | str:
         """Rankings with grades, or the reason why there are none."""

@@ -217,7 +217,9 @@ def _rankings(task: ExploredTask, queries: Sequence[str]) -> dict[str, object]:
     for query in queries:
         rankings = [top_documents(task.records[model], query) for model in task.models]
         grades = task.grades(query)
-        detail = _query_detail(rankings, grades, task.relevant_grades(query), documents)
+        detail = _query_detail(rankings, grades, documents)
+        detail.append(task.relevant_count(query))
+        detail.append(task.judged_count(query))
         size += len(json.dumps(detail)) + len(query)
         if size > _RANKINGS:
             break
@@ -233,12 +235,9 @@ def _rankings(task: ExploredTask, queries: Sequence[str]) -> dict[str, object]:
 
 
 def _query_detail(
-    rankings: Sequence[Sequence[str]],
-    grades: Mapping[str, int],
-    relevant: Sequence[int],
-    documents: _Documents,
+    rankings: Sequence[Sequence[str]], grades: Mapping[str, int], documents: _Documents
 ) -> list[object]:
-    """Return rankings by model, graded documents, the best judged ones, and two counts."""
+    """Return rankings by model, graded documents, and the best judged ones."""
     judged = best_judged(grades)
     named = dict.fromkeys([*itertools.chain(*rankings), *judged[:SHOWN]])
     numbers_by_model = []
@@ -246,7 +245,7 @@ def _query_detail(
         numbers_by_model.append([documents.number(name) for name in ranking])
     graded = {documents.number(name): grades[name] for name in named if name in grades}
     numbers_of_judged = [documents.number(name) for name in judged[:SHOWN]]
-    return [numbers_by_model, graded, numbers_of_judged, len(grades), len(relevant)]
+    return [numbers_by_model, graded, numbers_of_judged]
 
 
 def _document_texts(

@@ -719,8 +719,8 @@
   function detailOf(task, id) {
     const found = Object.hasOwn(task.details, id) ? task.details[id] : null;
     if (!found) return null;
-    const [rankings, grades, judged, count, relevant] = found;
-    return { rankings, grades, judged, count, relevant };
+    const [rankings, grades, judged, relevant, count] = found;
+    return { rankings, grades, judged, relevant, count };
   }
 
   function scoreList(task, state, row) {
@@ -762,15 +762,20 @@
     return rank ? `rank ${rank} of ${model}` : `not among the first ${documents.length} of ${model}`;
   }
 
-  function judgedList(task, detail, state) {
+  function judgedList(task, detail, state, row) {
     const models = [state.a, state.b].filter(Boolean);
     const items = detail.judged.map((document) => make("li", {},
       gradeNode(detail.grades, document, state.threshold), ...documentNodes(task, document),
       make("span", { className: "q-detail" },
         models.map((model) => rankText(task, detail, model, document)).join("; "))));
-    const more = detail.count > detail.judged.length ? `; the first ${detail.judged.length}` : "";
-    const head = `Judged documents: ${detail.count}, of which ${detail.relevant} relevant${more}`;
-    return [make("p", { className: "q-head" }, head), make("ul", { className: "q-judged" }, ...items)];
+    const relevant = task.graded.ideal ? relevantCount(task, row, state.threshold) : detail.relevant;
+    const isCounted = detail.count !== null;
+    const judged = isCounted ? ` of ${detail.count} judged` : "";
+    const head = `Relevant documents: ${relevant}${judged}`;
+    const isCut = isCounted && detail.count > detail.judged.length;
+    const shown = isCounted ? `the first ${detail.judged.length}` : "the best that a model found";
+    return [make("p", { className: "q-head" }, isCut || !isCounted ? `${head}; ${shown}` : head),
+      make("ul", { className: "q-judged" }, ...items)];
   }
 
   // The first documents of one model; those that both rank lead to one another.
@@ -854,7 +859,7 @@
       const why = `Rankings are here for the ${count} queries on which the models differ most.`;
       return [...parts, make("p", { className: "q-note" }, why)];
     }
-    if (detail.judged.length) parts.push(...judgedList(task, detail, state));
+    if (detail.judged.length) parts.push(...judgedList(task, detail, state, row));
     parts.push(sides(task, detail, state, row, pick, rules));
     return parts;
   }

@@ -290,7 +290,7 @@ def test_few_queries_cannot_tell(tmp_path):
 
 
 def test_lists_and_points_change_what_is_shown(tmp_path):
-    records, _ = judged_records(60)
+    records, qrels = judged_records(60)
     page = page_of(explore(records, task=TASK), tmp_path)
     shown = used(
         page,
@@ -326,6 +326,7 @@ def test_lists_and_points_change_what_is_shown(tmp_path):
         point.dispatchEvent(new MouseEvent('click', {bubbles: true}));
         out.clicked = [all('.q-picked .q-detail')[0], all('.q-question')[0], location.hash];
         out.grades = all('.q-side .q-grade').length;
+        out.head = all('.q-head')[0];
         pick('b', '');
         out.single = [look(), all('.q-side').length];
         pick('from', 99);
@@ -349,6 +350,8 @@ def test_lists_and_points_change_what_is_shown(tmp_path):
     assert parse_qs(address[1:])["q"] == [clicked]
     assert parse_qs(address[1:])["category"] == ["symptom"]
     assert shown["grades"] == 10
+    relevant = sum(grade >= 2 for grade in qrels[clicked].values())  # by the threshold that is set
+    assert shown["head"] == f"Relevant documents: {relevant}; the best that a model found"
     single, lists = shown["single"]
     assert lists == 1
     assert single["text"].startswith("a has MRR@10")
