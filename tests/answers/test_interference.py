@@ -8,6 +8,7 @@ import nbformat
 import numpy as np
 import pytest
 from helpers.records import make, state
+from helpers.words import long_views
 
 from qwen3nb.analysis.inventory.scores import Score
 from qwen3nb.analysis.stats.interference_ratio import DataSetScores, Gate, QueryScores, estimate
@@ -72,6 +73,7 @@ def test_verdicts_by_task_and_overall(outputs):
     assert texts(table, 1)[:2] == ["PASS", "FAIL"]
     assert table.rows[0][3].value == pytest.approx(0.1, abs=1e-3)
     assert "PASS at 2 % or more" in table.method
+    assert long_views(report) == {}
     finding = interference_finding(report)  # on the landing page
     assert finding.evidence.startswith("TIR ")
     assert "PASS" in finding.evidence
