@@ -15,6 +15,10 @@ from qwen3nb.metrics.intervals import Array
 
 HIGHEST_GRADE = 3
 ALPHA = 0.05
+CLEAR_T = (
+    2.0  # the absolute value of t from which the grades of all documents tell two models apart
+)
+_POWERFUL_T = 2.8  # normal quantiles of 0.975 and 0.8, added
 _PRIOR_GRADES = 4  # as many grades as the prior of a rank counts
 _PRIOR_GAIN = 0.2  # expected before the first grade, as a share of the highest
 _ROUNDING = 1e-9  # a sum of weighted gains that is 0
@@ -28,20 +32,36 @@ class Standing:
     candidate: str
     p_better: float  # of "it is not better", corrected over the candidates; valid at every look
     p_worse: float  # of "it is not worse"
-    is_complete: bool  # whether all that counts for it is graded
+    is_known: bool  # whether all that is not graded cannot change which of the two gains more
     total: float  # DCG of the candidate minus that of the model in use, over what is graded
+    t: float  # Student's t of these differences over the queries
+    queries: int
 
     def is_better(self, alpha: float = ALPHA) -> bool:
         """Whether the grades show that it is better than the model in use."""
+        if self.is_known:
+            return self.t >= CLEAR_T
         return self.p_better <= alpha
 
     def is_worse(self, alpha: float = ALPHA) -> bool:
         """Whether the grades show that it is worse than the model in use."""
+        if self.is_known:
+            return self.t <= -CLEAR_T
         return self.p_worse <= alpha
 
     def is_decided(self, alpha: float = ALPHA) -> bool:
         """Whether no further grade is needed for it."""
-        return self.is_better(alpha) or self.is_worse(alpha) or self.is_complete
+        return self.is_known or min(self.p_better, self.p_worse) <= alpha
+
+    @property
+    def queries_needed(self) -> int | None:
+        """About how many queries would show this difference; None if there is none.
+
+        With as many, a difference of this size is significant in 80 % of samples.
+        """
+        if self.t == 0:
+            return None
+        return int(np.ceil(self.queries * (_POWERFUL_T / self.t) ** 2))
 
 
 class GradingSession:
@@ -61,6 +81,8 @@ class GradingSession:
         self._gains = _ExpectedGains(pool, highest_grade)
         self._is_open = pool.counts  # (N,): neither graded nor skipped, and counts
         self._chances: Array | None = None  # of the state, once computed
+        self._query_numbers = _query_numbers(pool)
+        self._query_count = len(set(pool.queries))
         self._tests = [(PositiveTest(), PositiveTest()) for _ in pool.candidates]
 
     def next_pair(self, grader: str = "") -> int | None:
@@ -128,26 +150,36 @@ class GradingSession:
 
     def standings(self) -> list[Standing]:
         """Return what the grades show of each candidate."""
-        standings = []
+        return [self._standing(row) for row in range(len(self.pool.candidates))]
+
+    def _standing(self, row: int) -> Standing:
+        """Return what the grades show of the candidate of a row of the weights."""
+        weights = self.pool.weights[row]
+        better, worse = self._tests[row]
+        lowest, highest = self._bounds(weights, self._ungraded())
+        is_complete = not np.any(self._is_open & (weights != 0))
         family = len(self.pool.candidates)
-        for row, (better, worse) in enumerate(self._tests):
-            weights = self.pool.weights[row]
-            lowest, highest = self._bounds(weights, self._ungraded())
-            p_better, p_worse = better.p_value, worse.p_value
-            if lowest > _ROUNDING:  # whatever the other grades are
-                p_better = 0.0
-            if highest < -_ROUNDING:
-                p_worse = 0.0
-            standings.append(
-                Standing(
-                    candidate=self.pool.candidates[row],
-                    p_better=min(1.0, family * p_better),
-                    p_worse=min(1.0, family * p_worse),
-                    is_complete=not np.any(self._is_open & (weights != 0)),
-                    total=float(weights @ self._known),
-                )
-            )
-        return standings
+        return Standing(
+            candidate=self.pool.candidates[row],
+            p_better=min(1.0, family * better.p_value),
+            p_worse=min(1.0, family * worse.p_value),
+            is_known=is_complete or lowest > _ROUNDING or highest < -_ROUNDING,
+            total=float(weights @ self._known),
+            t=self._student_t(weights),
+            queries=self._query_count,
+        )
+
+    def _student_t(self, weights: Array) -> float:
+        """Return Student's t over the queries of what is graded; 0 without a difference."""
+        differences = np.bincount(
+            self._query_numbers, weights=weights * self._known, minlength=self._query_count
+        )
+        if len(differences) < 2 or not np.any(np.abs(differences) > _ROUNDING):
+            return 0.0
+        error = differences.std(ddof=1) / np.sqrt(len(differences))
+        if error < _ROUNDING:  # the same difference on every query
+            return float(np.copysign(np.inf, differences[0]))
+        return float(differences.mean() / error)
 
     def _ungraded(self) -> Array:
         """Whether each pair is open or skipped (N,)."""
@@ -193,6 +225,12 @@ class GradingSession:
                 -(highest_known + rest + correction.max()),
                 least=-(highest_known + rest + corrections.max()),
             )
+
+
+def _query_numbers(pool: GradingPool) -> Array:
+    """Return the number of the query of each pair (N,), from 0."""
+    numbers = {query: number for number, query in enumerate(dict.fromkeys(pool.queries))}
+    return np.array([numbers[query] for query in pool.queries], dtype=int)
 
 
 class _ExpectedGains:

@@ -79,7 +79,8 @@ def test_where_models_rank_alike_nothing_is_asked():
     session = GradingSession(grading_pool(rankings, current="old"), seed=0)
     assert session.next_pair() is None
     (standing,) = session.standings()
-    assert (standing.is_complete, standing.total) == (True, 0)
+    assert (standing.is_known, standing.total, standing.t) == (True, 0, 0)
+    assert standing.queries_needed is None
     assert not standing.is_better()
     assert not standing.is_worse()
 
@@ -121,7 +122,7 @@ def test_what_nobody_could_grade_is_taken_for_the_worst(seed):
         else:
             session.grade(pair, 0)
     (standing,) = session.standings()
-    assert standing.is_complete
+    assert standing.is_known
     assert not standing.is_better()
     for pair in list(session.skipped):
         session.grade(pair, 3)
@@ -148,7 +149,7 @@ def test_two_candidates_share_the_level():
         for pair, (query, document) in enumerate(session.pool.pairs[:40]):
             session.grade(pair, first_is_relevant(query, document), grader="")
     by_name = {standing.candidate: standing for standing in three.standings()}
-    assert by_name["same"].is_complete
+    assert by_name["same"].is_known
     assert by_name["new"].p_better == by_name["other"].p_better
 
 
