@@ -43,6 +43,7 @@ _NEEDED = {
     "check": "model pooling prompts max_length device as_json",
     "check parity": "model where prompts_by least probes_only queries as_json",
     "eval": "checkpoint tier tasks data limit config dry_run",
+    "judge": "queries documents models grades grader terminal sheet",
     "domain": "queries documents models text id_column check output",
     "rerank pairs": "model pairs output adapter instruction",
     "rerank suite": "model adapter tier first depth limit output",

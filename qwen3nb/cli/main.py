@@ -18,6 +18,7 @@ _FIRST = {
     "Measure": {
         "check": ("models:check", "Check that an encoder works, here or served"),
         "eval": ("notebooks:evaluate", "Evaluate a model, and publish its page"),
+        "judge": ("judge:judge", "Grade documents until they decide between models"),
         "domain": ("domain:domain", "Evaluate on your own queries and documents"),
         "rerank": ("rerank:rerank", "Score pairs, search and rerank, evaluate adapters"),
         "sweep": ("notebooks:sweep", "Evaluate many models on many tiers; resumes"),

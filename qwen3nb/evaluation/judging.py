@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from qwen3nb.analysis.judging.pool import DEPTH, GradingPool, grading_pool
-from qwen3nb.analysis.judging.session import HIGHEST_GRADE, GradingSession, Standing
-from qwen3nb.datasets.custom.grades import GradeFile, GradeLine, now
+from qwen3nb.analysis.judging.session import GradingSession, Standing
+from qwen3nb.datasets.custom.grades import HIGHEST_GRADE, GradeFile, GradeLine, now
 from qwen3nb.models.model import Model
 
 
@@ -40,14 +40,17 @@ class Grading:
         self.seed = seed
         self._pair_numbers = {pair: number for number, pair in enumerate(task.pool.pairs)}
         self._lines: list[GradeLine] = []  # that the session knows
-        self._session = GradingSession(task.pool, seed=seed)
+        self._session = self._new_session()
+
+    def _new_session(self) -> GradingSession:
+        return GradingSession(self.task.pool, seed=self.seed, highest_grade=HIGHEST_GRADE)
 
     def session(self) -> GradingSession:
         """Return the session after all grades of the file."""
         lines = self.file.read()
         known = len(self._lines)
         if lines[:known] != self._lines:  # a grade was taken back: begin anew
-            self._session = GradingSession(self.task.pool, seed=self.seed)
+            self._session = self._new_session()
             known = 0
         for line in lines[known:]:
             self._apply(line)

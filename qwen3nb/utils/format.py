@@ -29,6 +29,17 @@ def inert_text(text: str) -> str:
     return text
 
 
+def without_apostrophe(text: str) -> str:
+    """Return text as it was before `inert_text`.
+
+    >>> without_apostrophe("'=1+1"), without_apostrophe("'tis")
+    ('=1+1', "'tis")
+    """
+    if text.startswith("'") and text[1:].startswith(_FORMULA):
+        return text[1:]
+    return text
+
+
 def json_text(value: object) -> str:
     """Serialise dataclasses, or containers of them, as strict JSON.
 

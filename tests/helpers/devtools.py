@@ -61,6 +61,11 @@ class Page:
             time.sleep(0.2)
         raise AssertionError(f"{condition} is still false; {self.run('return document.title')}")
 
+    def press(self, key):
+        """Press and release a key, such as ``3``, where the focus is."""
+        self._call("Input.dispatchKeyEvent", type="keyDown", key=key, text=key)
+        self._call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
     def close(self):
         self._socket.close()
 

@@ -13,7 +13,6 @@ from qwen3nb.analysis.judging.pool import DEPTH, GradingPool
 from qwen3nb.analysis.judging.sign_test import PositiveTest
 from qwen3nb.metrics.intervals import Array
 
-HIGHEST_GRADE = 3
 ALPHA = 0.05
 CLEAR_T = (
     2.0  # the absolute value of t from which the grades of all documents tell two models apart
@@ -38,20 +37,19 @@ class Standing:
     queries: int
 
     def is_better(self, alpha: float = ALPHA) -> bool:
-        """Whether the grades show that it is better than the model in use."""
-        if self.is_known:
-            return self.t >= CLEAR_T
-        return self.p_better <= alpha
+        """Whether the grades show that it is better than the model in use.
+
+        The other grades would not turn this, and the queries agree enough: `t`.
+        """
+        return (self.is_known or self.p_better <= alpha) and self.t >= CLEAR_T
 
     def is_worse(self, alpha: float = ALPHA) -> bool:
         """Whether the grades show that it is worse than the model in use."""
-        if self.is_known:
-            return self.t <= -CLEAR_T
-        return self.p_worse <= alpha
+        return (self.is_known or self.p_worse <= alpha) and self.t <= -CLEAR_T
 
     def is_decided(self, alpha: float = ALPHA) -> bool:
         """Whether no further grade is needed for it."""
-        return self.is_known or min(self.p_better, self.p_worse) <= alpha
+        return self.is_known or self.is_better(alpha) or self.is_worse(alpha)
 
     @property
     def queries_needed(self) -> int | None:
@@ -71,7 +69,7 @@ class GradingSession:
     session needs to go on.
     """
 
-    def __init__(self, pool: GradingPool, *, seed: int, highest_grade: int = HIGHEST_GRADE) -> None:
+    def __init__(self, pool: GradingPool, *, seed: int, highest_grade: int = 3) -> None:
         self.pool = pool
         self.seed = seed
         self.highest_grade = highest_grade

@@ -7,7 +7,8 @@ any of `qwen3nb.datasets.custom.formats`. Other names of our fields are read, to
     {"question": "whats new", "relevant_docs": ["b"]}
     {"qid": 7, "text": "whats new", "qrels": {"b": 3}}
 
-A table has a row per judgement, with columns such as ``query``, ``docid`` and ``rating``.
+A table has a row per judgement, with columns such as ``query``, ``docid`` and ``rating``. A file of
+`qwen3nb judge` has a line per grade; the last one of a document counts.
 
 A query without an id is called by its position: ``q1``, ``q2``, …
 """
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qwen3nb.datasets.custom.formats import Format, PlacedRow, RowRequest
+from qwen3nb.datasets.custom.grades import GradeFile, is_grade_file, newest_grades
 from qwen3nb.datasets.in_memory import DOCUMENT_ID, GRADE, find_column, required_column
 from qwen3nb.datasets.rows import DataError, stated_number
 
@@ -43,6 +45,8 @@ def read_golden_set(file: Path, file_format: Format, *, byte_limit: int) -> dict
     Raises:
         DataError: it cannot be read, or holds no list of queries.
     """
+    if not file_format.is_table and is_grade_file(file):
+        return {"queries": with_our_names(_queries_of_grades(GradeFile(file)))}
     if file_format.is_table:
         rows = file_format.rows(file, RowRequest(byte_limit=byte_limit))
         return {"queries": with_our_names(_queries_of_judgements(rows, file))}
@@ -58,6 +62,17 @@ def read_golden_set(file: Path, file_format: Format, *, byte_limit: int) -> dict
             '[{"query": "sort a list", "expected": ["list.sort"]}], or an object with "queries"'
         )
     return tables | {"queries": with_our_names(queries)}
+
+
+def _queries_of_grades(file: GradeFile) -> list[dict[str, object]]:
+    """Return the queries of a file of grades."""
+    grades_by_query: dict[str, dict[str, int]] = {}
+    for (query, document), grade in newest_grades(file.read()).items():
+        grades_by_query.setdefault(query, {})[document] = grade
+    queries: list[dict[str, object]] = []
+    for text, grades in grades_by_query.items():
+        queries.append({"query": text, "relevance_grades": grades})
+    return queries
 
 
 def _queries_of_judgements(rows: Iterator[PlacedRow], file: Path) -> list[dict[str, object]]:

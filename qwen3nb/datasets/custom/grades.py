@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.rows import DataError, stated_number
 
 HIGHEST_GRADE = 3
 _EXAMPLE = '{"query": "sort a list", "document": "list.sort", "grade": 3, "grader": "ann"}'
@@ -107,6 +107,22 @@ class GradeFile:
             os.close(handle)
 
 
+def stated_grade(text: str, *, place: str) -> int:
+    """Return the grade that a cell states.
+
+    Raises:
+        DataError: it is no whole number from 0 to `HIGHEST_GRADE`.
+    """
+    number = stated_number(text)
+    is_grade = number is not None and number == int(number) and 0 <= number <= HIGHEST_GRADE
+    if number is None or not is_grade:
+        raise DataError(
+            f"{place}: the grade is {text!r:.40}; expected a whole number from 0 to "
+            f"{HIGHEST_GRADE}, or nothing"
+        )
+    return int(number)
+
+
 def _take_back(lines: list[GradeLine], grader: str) -> None:
     """Remove the last line of a grader."""
     for position in reversed(range(len(lines))):
@@ -120,15 +136,27 @@ def _grade_line(place: str, row: dict[str, object], grader: str) -> GradeLine:
     query, document, grade = row.get("query"), row.get("document"), row.get("grade")
     if not isinstance(query, str) or not isinstance(document, str):
         raise DataError(f"{place}: expected a query and a document, such as {_EXAMPLE}")
+    time = str(row.get("time", ""))
     if grade is None:
-        return GradeLine(query, document, None, grader, str(row.get("time", "")))
-    is_whole = isinstance(grade, int) and not isinstance(grade, bool)
-    if not is_whole or not 0 <= grade <= HIGHEST_GRADE:
+        return GradeLine(query, document, None, grader, time)
+    if not isinstance(grade, int) or isinstance(grade, bool) or not 0 <= grade <= HIGHEST_GRADE:
         raise DataError(
             f"{place}: the grade is {grade!r:.40}; expected a whole number from 0 to "
             f"{HIGHEST_GRADE}, or null"
         )
-    return GradeLine(query, document, grade, grader, str(row.get("time", "")))
+    return GradeLine(query, document, grade, grader, time)
+
+
+def is_grade_file(file: Path) -> bool:
+    """Return whether a file holds grades: its first line names a document and a grader."""
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        lines = (line for line in stream if line.strip())
+        first_line = next(lines, "")
+    try:
+        row = json.loads(first_line)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and {"query", "document", "grader"} <= row.keys()
 
 
 def newest_grades(lines: Iterable[GradeLine]) -> dict[tuple[str, str], int]:

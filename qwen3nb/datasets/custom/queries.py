@@ -43,6 +43,7 @@ from pydantic_core import PydanticCustomError
 
 from qwen3nb.datasets.custom.formats import all_suffixes, find_format, plain_suffix
 from qwen3nb.datasets.custom.golden_sets import read_golden_set, with_our_names
+from qwen3nb.datasets.custom.grades import HIGHEST_GRADE
 from qwen3nb.datasets.in_memory import table_rows
 from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, printable, read_text
 from qwen3nb.utils.schema import field_problems
@@ -50,7 +51,6 @@ from qwen3nb.utils.secrets import known_secrets
 from qwen3nb.utils.strict_json import first_duplicate, parse_toml
 
 MOST = 4 << 20  # bytes
-HIGHEST_GRADE = 3
 UNCATEGORISED = "uncategorised"
 _RELATIVE_STARTS = ("./", "../")
 _SERVER_ADDRESS = re.compile(r"^\s*api:|://", re.IGNORECASE)  # a model behind an address
@@ -248,6 +248,34 @@ def read_queries(source: object) -> QueryFile:
         return _checked(file, _tables(file))
     queries = with_our_names(table_rows(source, what="queries"))
     return _checked(Path("queries"), {"queries": queries})
+
+
+def read_query_texts(file: Path) -> list[str]:
+    """Return the texts of queries, whether they have judgements or not.
+
+    A file that ends in .txt has a query per line. Others are read as `read_queries` does.
+
+    Raises:
+        DataError: it cannot be read, or has no query.
+    """
+    if plain_suffix(file) == ".txt":
+        lines = read_text(file, byte_limit=MOST).splitlines()
+        texts = [line.strip() for line in lines if line.strip()]
+    else:
+        texts = _texts_of_queries(_tables(file).get("queries"))
+    if not texts:
+        raise DataError(f"{file}: no queries; expected a .txt file with one per line, for example")
+    return texts
+
+
+def _texts_of_queries(queries: object) -> list[str]:
+    """Return the texts of a list of queries."""
+    texts = []
+    for query in queries if isinstance(queries, list) else []:
+        text = query.get("query") if isinstance(query, Mapping) else query
+        if isinstance(text, str) and text.strip():
+            texts.append(text)
+    return texts
 
 
 def _tables(file: Path) -> dict[str, object]:
