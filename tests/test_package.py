@@ -70,8 +70,8 @@ datasets.collection datasets.custom
 evaluation.run
 evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies evaluation.training evaluation.contamination
-analysis.stats analysis.judging analysis.comparison analysis.inventory analysis.training
-analysis.calibration
+analysis.stats analysis.judging evaluation.judging
+analysis.comparison analysis.inventory analysis.training analysis.calibration
 evaluation.parity
 bench
 cluster

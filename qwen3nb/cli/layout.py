@@ -18,7 +18,7 @@ _OTHER = "Other"
 _HEADINGS = {
     "Data": """
         data tasks benchmark types languages splits subsets limit relevance_threshold complete
-        preset table id_column on boost name msmarco embedding_tasks
+        preset table id_column text on boost name msmarco embedding_tasks sheets
     """,
     "Model": """
         pooling max_length dimensions prompts base prefix append_eos bidirectional normalize
@@ -33,7 +33,7 @@ _HEADINGS = {
     """,
     "Files": """
         output_dir output results config facts mirror cache_limit read_limit runs fresh typed page
-        reports no_report pass_env as_json
+        reports no_report pass_env as_json port
     """,
 }
 # By command: the parameters that one needs first, if these are others than those without a heading.

@@ -61,10 +61,12 @@ def judge(
     """Grade documents by the keyboard until the grades decide which model to use.
 
     \b
-    qwen3nb judge --queries queries.txt --documents docs.jsonl --model bm25 --model encoder
-    qwen3nb judge --queries queries.txt --documents docs.jsonl --model bm25 --model encoder \\
-        --terminal --grader ann
-    qwen3nb domain --queries grades.jsonl --documents docs.jsonl --model bm25 --model encoder
+    qwen3nb judge --queries queries.txt --documents docs.jsonl \\
+        --model bm25,encoder
+    qwen3nb judge --queries queries.txt --documents docs.jsonl \\
+        --model bm25,encoder --terminal --grader ann
+    qwen3nb domain --queries grades.jsonl --documents docs.jsonl \\
+        --model bm25,encoder
 
     A page opens on this machine. It shows a query and one document, and takes a grade from 0 to
     3. What is asked next is drawn by how much it can change the decision. It ends when the other
