@@ -120,6 +120,10 @@ class _LogLines:
     def flush(self) -> None:
         self._stream.flush()
 
+    def isatty(self) -> bool:
+        """Whether the stream is a terminal: a bar may be for terminals alone."""
+        return self._stream.isatty()
+
 
 def _columns() -> int:
     """Return the width of the terminal that bars are shown on."""
