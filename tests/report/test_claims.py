@@ -28,7 +28,7 @@ from qwen3nb.answers.landing import headline_lead, landing_page
 from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.reranking import reranking
 from qwen3nb.metrics.intervals import difference_interval, excludes_zero
-from qwen3nb.report.card import limitations
+from qwen3nb.report.card import _standings, limits_by_task
 from qwen3nb.report.paper import PaperContents
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 from qwen3nb.utils.format import interval_text, p_value_text, typeset
@@ -109,7 +109,7 @@ def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
     for row in leaderboard(records, tier="smoke", comparison=comparison).table().rows:
         pair = comparison.difference(row[0].text, lead.name, task=RETRIEVAL)
         assert (row[1].mark == "†") == (pair is not None and not pair.significant(ALPHA))
-    for row in limitations(records[1:2], comparison):
+    for row in limits_by_task(_standings(records[1:2], comparison)):
         assert not (row.startswith(RETRIEVAL) and "behind" in row and not expected[NAMES[1]][0])
 
 
@@ -175,7 +175,8 @@ def test_the_landing_page_the_card_and_candidates_show_the_same_numbers(comparis
     assert verdict_words in page["lead"]
 
     own = [result for result in results if result.model.label == "second"]
-    sentences = {text.partition(":")[0]: text for text in limitations(own, comparison)}
+    limits = limits_by_task(_standings(own, comparison))
+    sentences = {text.partition(":")[0]: text for text in limits}
     assert {RETRIEVAL, RERANKING} & set(sentences), "nothing to compare in this test"
     for task in (RETRIEVAL, RERANKING):
         each = comparison.difference("second", "bm25", task=task)
