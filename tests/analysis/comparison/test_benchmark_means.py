@@ -133,7 +133,7 @@ def test_a_mean_that_no_model_has_whole_says_of_how_many_tasks_it_is(absent):
     table = rank_table(standings(records, tier="full"))
     assert "BEIR\nmean of 14 of 15 tasks" in table.columns
     name = {"NQ": "NQ"}.get(absent, "CQADupstack")
-    assert f"BEIR without {name}" in table.note
+    assert f"BEIR without {name}" in table.method
     whole = records + [make(name, scores[name], task=absent) for name in scores]
     assert compare(whole, tier="full").means[0].metric == "mean nDCG@10 of 15 tasks"
     assert "BEIR without" not in rank_table(standings(whole, tier="full")).method
