@@ -225,11 +225,12 @@ def _model_in_use(records: Sequence[Result], selection: _Selection) -> Result:
     ]
     if not usable:
         available = ", ".join(sorted(selection.names.values())) or "no model"
-        place = f" on {selection.task!r}" if selection.task else ""
-        raise ValueError(
-            f"no record of {selection.current!r} with {' and '.join(selection.metrics)} per "
-            f"query{place}; available: {available}"
-        )
+        wanted = f"no record of {selection.current!r}"
+        if selection.metrics:
+            wanted += f" with {' and '.join(selection.metrics)} per query"
+        if selection.task:
+            wanted += f" on {selection.task!r}"
+        raise ValueError(f"{wanted}; available: {available}")
     # Own data come first, unless a task is named.
     on_own_data = [record for record in usable if _own_data(record)]
     if on_own_data and not selection.task:
