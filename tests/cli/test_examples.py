@@ -1,13 +1,12 @@
-"""Every example of the README, of pages of the book and of `--help` runs as it is written.
+"""Every example of `--help`, and every command in the text of a page, runs as it is written.
 
-They run on a small study, where big models and data sets have tiny stand-ins. What only
-measures or takes long gets options that make it short (`SHORTER`); what starts a kernel runs
-the notebook's cells in this process; what a test elsewhere runs is listed with that test. A line
-that differs from one that runs in a model or in an option is read (`READ`): its options are
-parsed.
+The blocks of README and of the guide are typed by `tests/test_first_hour.py`. The others run on a
+small study, where big models and data sets have tiny stand-ins. What only measures or takes long
+gets options that make it short (`SHORTER`); what starts a kernel runs the notebook's cells in this
+process; what a test elsewhere runs is listed with that test. A line that differs from one that runs
+in a model or in an option is read (`READ`): its options are parsed.
 """
 
-import ast
 import doctest
 import importlib
 import re
@@ -108,17 +107,11 @@ def examples_in(text):
             yield line
 
 
-def blocks_of(page, language):
-    text = page.read_text(encoding="utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-
 def all_examples():
     tree = {**commands(groups=True), **commands()}
     texts = [command.help or "" for words, command in tree.items() if words[:1] != ("run",)]
     texts.append(tree["run",].help)
     for page in PAGES:
-        texts += blocks_of(page, "sh")
         texts += re.findall(r"`(qwen3nb [a-z-]+ -[^`]+)`", page.read_text(encoding="utf-8"))
     return sorted(
         {
@@ -279,19 +272,6 @@ def test_a_line_of_the_page_of_names_runs(study_of_names, names, cli, read, monk
     value = eval(line, names)  # noqa: S307
     assert value is not None
     assert " object at 0x" not in repr(value)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks_of(p, "python")], ids=lambda p: p.stem)
-def test_the_python_of_a_page_runs(typed, page):
-    """Of each block, the last line is what a notebook would show."""
-    names = {}
-    for block in blocks_of(page, "python"):
-        *lines, last = ast.parse(block).body
-        exec(compile(ast.Module(lines, []), page.name, "exec"), names)  # noqa: S102 - our own page
-        shown = eval(ast.unparse(last), names)  # noqa: S307
-        assert shown is not None
-        assert " object at 0x" not in repr(shown)
 
 
 def modules_with_examples():
