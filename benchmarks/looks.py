@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict
 
@@ -153,6 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("study", nargs="?", type=Path, default=Path())
     parser.add_argument("--pages", default="**/*.html", help="pattern of pages, below _build/html")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
     root = (options.study / "_build" / "html").resolve()
     if not root.is_dir():
@@ -167,10 +168,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"no pages in {root}", file=sys.stderr)
         return 2
     looks = measure(pages, root=root, widths=(SCREEN, PHONE))
-    number_of_faults = 0
+    number_of_faults = sum(len(look.faults) for look in looks)
+    if options.json:
+        rows = [asdict(look) | {"faults": list(look.faults)} for look in looks]
+        print(json.dumps(rows, indent=1))
+        return 1 if number_of_faults else 0
     for look in looks:
         for fault in look.faults:
-            number_of_faults += 1
             print(f"{look.page:60} {look.width:5} {fault}")
     most_sizes = max(len(look.sizes) for look in looks)
     print(f"{len(pages)} pages, at most {most_sizes} sizes of type; faults: {number_of_faults}")

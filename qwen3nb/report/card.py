@@ -369,8 +369,8 @@ def front_matter(
     eval_results = _eval_results(results)
     if len(eval_results) > MANY and not every_score:
         eval_results = _mean_results(results)
-    if results:
-        data.eval_results = eval_results or None
+    if eval_results:  # none if all scores are on substitutes for a task's data
+        data.eval_results = eval_results
         data.tags = [*_TAGS, "mteb"]
     # One line per innermost list or mapping: 250 lines for 61 tasks instead of 1,400.
     style: JsonObject = {"default_flow_style": None, "width": 1000, "sort_keys": False}

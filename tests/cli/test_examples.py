@@ -44,6 +44,7 @@ SHORTER = {
     "bench encode": "--texts 4 --rounds 1 --model encoder",
     "bench rerank": "--size tiny --documents 2 --rounds 1",
     "encode --model encoder --input texts.jsonl --out short.npy": "--dimensions 8",
+    "judge": "--sheet left.csv --text '{title}. {body}'",  # else it waits for a person
     "rerank suite": "--depth 2",
     "run ablation": "--poolings mean,last --no-append-eos --no-normalization --prefix ''",
     "run ann": "--nprobe 1,64 --ef-search 16,512 --threads 1",

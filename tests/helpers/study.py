@@ -95,6 +95,9 @@ def write_own_data(home):
     rows += [(f"acme/t{i}", text) for i, text in enumerate(TEXTS)]
     for name in ("queries.toml", "eval_config.toml"):
         (home / name).write_text(QUERIES)
+    (home / "queries.txt").write_text("rust grep tool\nterminal windows\n")
+    grade = {"query": "rust grep tool", "document": "acme/grep", "grade": 3, "grader": "ann"}
+    write_lines(home / "grades.jsonl", [grade])
     items = [{"id": key, "title": key, "body": text} for key, text in rows]
     write_lines(home / "docs.jsonl", items)
     csv = "".join(f"{key},{text.replace(',', ' ')}\n" for key, text in rows)

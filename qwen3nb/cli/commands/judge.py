@@ -66,7 +66,7 @@ def judge(
     qwen3nb judge --queries queries.txt --documents docs.jsonl \\
         --model bm25,encoder --terminal --grader ann
     qwen3nb domain --queries grades.jsonl --documents docs.jsonl \\
-        --model bm25,encoder
+        --text "{title}. {body}" --model bm25,encoder
 
     A page opens on this machine. It shows a query and one document, and takes a grade from 0 to
     3. What is asked next is drawn by how much it can change the decision. It ends when the other

@@ -320,7 +320,7 @@ def test_a_gpu_of_a_stated_speed_is_planned_without_one(cli, checkout):
     (one,) = costs(choose_tasks(tasks=["AuthorSTS"]), [TO_RUN])
     hours = one.characters / 4.5 / 0.45 / 3600
     assert hours > 1
-    assert re.search(rf" all +{hours:.1f} ", done.output), done.output
+    assert re.search(rf"^ *all +{hours:.1f} ", done.output, re.MULTILINE), done.output
 
 
 @pytest.mark.integration
