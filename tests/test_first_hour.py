@@ -49,7 +49,6 @@ OWN_DATA = (
 SHORTER = {
     "bench encode": "--texts 4 --rounds 1 --model encoder",
     "encode --model encoder --input texts.jsonl --out short.npy": "--dimensions 8",
-    "eval --model encoder --tasks PyDocsSampleRetrieval --prompts 15": "--prompts 2",
     "rerank suite": "--depth 2",
     "run ablation": "--poolings mean,last --prefix ''",
     "run ann": "--nprobe 1,64 --ef-search 16,512 --threads 1",
@@ -185,6 +184,8 @@ def type_command(words, home, mirror, patch):
 
 def type_qwen3nb(arguments):
     shorter = entry_of(SHORTER, arguments, "")
+    if arguments[-2:] == ["--prompts", "15"]:
+        arguments[-1] = "2"
     done = CliRunner().invoke(main, [*arguments, *shlex.split(shorter)])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise AssertionError(f"qwen3nb {' '.join(arguments)}") from done.exception
@@ -239,7 +240,7 @@ def test_readme_runs(after_readme):
     home = after_readme / "home"
     assert (home / "encoder" / "qwen3nb.json").is_file()
     labels = {record.model.label for record in load_results(home / "results")}
-    assert labels == {"bm25", "all-MiniLM-L6-v2", "encoder"}
+    assert labels >= {"bm25", "all-MiniLM-L6-v2", "encoder"}
 
 
 @pytest.mark.integration
