@@ -261,8 +261,8 @@ class Candidates(Answer):
         return replace(self._recommendations(), data=self.comparison.data_used())
 
     def figure(self) -> Figure | None:
-        """The differences from the model in use, a panel per metric."""
-        return self.comparison.differences_figure()
+        """The scores by the deciding metric, with brackets that join models which tie."""
+        return replace(self.comparison, tasks=(self.deciding,), correlations=()).figure()
 
     def to_frame(self) -> DataFrame:
         """The differences from the model in use as numbers, a row per metric and candidate."""

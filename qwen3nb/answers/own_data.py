@@ -71,7 +71,7 @@ class OwnData(Answer):
         return replace(verdicts, name="own-verdicts", caption=f"Candidates on {self.name}.")
 
     def figure(self) -> Figure | None:
-        """The differences from the model in use, a panel per metric; None without any."""
+        """The scores of the models, with brackets that join those which tie; None without any."""
         if self.candidates is None:
             return None
         return self.candidates.figure()
