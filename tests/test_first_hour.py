@@ -92,9 +92,11 @@ def test_a_block_that_is_not_run_can_be_read(block, checkout, monkeypatch):
     elif block.language in ("sh", "bash"):
         lines = re.sub(r"\\\n\s*", " ", block.text).splitlines()
         for line in lines:
-            found = re.match(r" *(?:\w+=\S+ )*qwen3nb ([^#&]*)", line)
-            if found and "…" not in line:
-                read(found[1].split(), monkeypatch)
+            words = shlex.split(line.partition(" #")[0].removesuffix("&"))
+            while words and re.match(r"\w+=", words[0]):  # a variable of the environment
+                del words[0]
+            if words[:1] == ["qwen3nb"] and "…" not in line:
+                read(words[1:], monkeypatch)
 
 
 def read(words, monkeypatch):
@@ -103,7 +105,7 @@ def read(words, monkeypatch):
     command = tree.get(tuple(words[:2])) or tree[tuple(words[:1])]
     with monkeypatch.context() as patch:
         patch.setattr(command, "callback", lambda **_: None)
-        done = CliRunner().invoke(main, [word.strip("'\"") for word in words])
+        done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
 
 

@@ -18,6 +18,7 @@ REASONS = (
     "needs trained adapters",
     "sets up your shell",
     "takes minutes",
+    "waits for a person",
 )
 _BLOCK = re.compile(
     r"(?:<!-- not run: (?P<reason>[^>]*?) -->\n+)?"
