@@ -164,7 +164,7 @@ WEIGHTS = {
     "no embedding": (drop(EMBEDDING, 1), MISSING),
     "no layer": (drop(LAYER), MISSING),
     "another layer": (
-        tensors(lambda t: t.update({n.replace("0.1.", "0.2.", 1): t[n] for n in LAYER(t)})),
+        tensors(lambda t: t.update({n.replace(".1.", ".2.", 1): t[n] for n in LAYER(t)})),
         UNEXPECTED,
     ),
     "a wrapper": (prefixed("module."), None),
@@ -197,7 +197,7 @@ CONFIGURATION = {
     "shared heads": (known(3, "num_key_value_heads"), None),
     "activation": (known("gelo", "hidden_act"), f"{BUILT}|gelo"),
     "layer types": (fields(layer_types=["imaginary"] * 2), None),
-    "dtype": (fields(dtype=[1]), "dtype is 0.1.; it should"),
+    "dtype": (fields(dtype=[1]), "dtype is .1.; it should"),
     "flag": (fields(tie_word_embeddings="no"), "tie_word_embeddings is 'no'; it should"),
     "kernel": (fields(_attn_implementation="someone/kernel"), "_attn_implementation is"),
     "code": (fields(auto_map={"AutoModel": "evil.E"}), "never run"),
