@@ -222,6 +222,7 @@ class ApproximateSearch(Answer):
             _draw_family(axis, of_family, thread_index, color=color, marker=marker)
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter(_speed_label)
+        axis.yaxis.set_minor_formatter(_speed_label_between)
         axis.set_xlabel(f"recall@{self.suite.k}")
         axis.set_title(plural(points[0].speeds[thread_index].threads, "thread"))
         grid(axis, which="both")
@@ -341,6 +342,14 @@ def _speed_label(value: float, _: float) -> str:
     if value >= 1:
         return f"{value:,.0f}"
     return f"{value:g}"
+
+
+def _speed_label_between(speed: float, position: float = 0) -> str:
+    """Label 2 and 5 times a power of ten; other ticks between powers have no label."""
+    leading_digit = f"{speed:e}"[0]
+    if leading_digit in "25":
+        return _speed_label(speed, position)
+    return ""
 
 
 def _draw_family(

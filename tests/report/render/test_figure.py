@@ -9,6 +9,7 @@ import pytest
 from helpers.figures import ROWS, figures
 from helpers.records import make, noisy
 
+from qwen3nb.answers.ann import _speed_label_between
 from qwen3nb.answers.comparison import compare
 from qwen3nb.report.render.differences import best_and_tied
 from qwen3nb.report.render.figure import (
@@ -178,3 +179,11 @@ def test_an_edited_figure_is_narrower_on_a_phone_and_keeps_its_edits_and_size():
     assert (float(wide), float(narrow)) == pytest.approx((72 * WIDTHS[2], 72 * WIDTHS[1]))
     assert figure._repr_html_().count("a title of mine") == 2
     assert figure.figure.get_size_inches()[0] == pytest.approx(WIDTHS[2])
+
+
+@pytest.mark.parametrize(
+    ("speed", "label"), [(200.0, "200"), (5e4, "50,000"), (0.2, "0.2"), (300.0, ""), (9e3, "")]
+)
+def test_speeds_between_powers_of_ten_have_labels_without_exponents(speed, label):
+    """Exponents would be smaller than all other letters."""
+    assert _speed_label_between(speed) == label
