@@ -40,16 +40,16 @@ class JudgePage(ThreadingHTTPServer):
 
     def state(self) -> dict[str, object]:
         """What the page shows: the next question and the verdict so far."""
-        verdict = self.grading.verdict()
-        question = self.grading.question()
+        progress = self.grading.progress()
+        verdict = progress.verdict
         return {
-            "question": asdict(question) if question else None,
+            "question": asdict(progress.question) if progress.question else None,
             "verdict": verdict.text,
             "is_final": verdict.is_final,
             "graded": verdict.graded,
             "pool": verdict.pool,
             "grader": self.grading.grader,
-            "lines": len(self.grading.file.read()),
+            "lines": progress.lines,
         }
 
 

@@ -69,11 +69,7 @@ class Grading:
 
     def question(self) -> Question | None:
         """Return what to grade next; None if the grades decide, or nothing is left."""
-        pair = self.session().next_pair(self.grader)
-        if pair is None:
-            return None
-        query, document = self.task.pool.pairs[pair]
-        return Question(query, document, self.task.documents[document])
+        return self.progress().question
 
     def grade(self, query: str, document: str, grade: int | None) -> None:
         """Write a grade to the file; None says that the grader cannot tell.
@@ -93,7 +89,17 @@ class Grading:
 
     def verdict(self) -> "JudgingVerdict":
         """Return which model the grades prefer."""
-        return verdict_of(self.session())
+        return self.progress().verdict
+
+    def progress(self) -> "Progress":
+        """Return the next question and the verdict, after one reading of the file."""
+        session = self.session()
+        pair = session.next_pair(self.grader)
+        question = None
+        if pair is not None:
+            query, document = self.task.pool.pairs[pair]
+            question = Question(query, document, self.task.documents[document])
+        return Progress(question, verdict_of(session), len(self._lines))
 
 
 def judging_task(
@@ -179,6 +185,15 @@ class JudgingVerdict:
             f"These {closest.queries} queries do not tell it from {closest.candidate}; about "
             f"{closest.queries_needed:,} would."
         )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a grader is."""
+
+    question: Question | None  # what to grade next
+    verdict: JudgingVerdict
+    lines: int  # grades in the file, by any grader
 
 
 def verdict_of(session: GradingSession) -> JudgingVerdict:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _KEYS = "0-3, s: cannot tell, u: undo, q: quit"
 _LONGEST_TEXT = 2000  # characters of a document on the terminal
-_COLUMNS = ("query", "document", "text", "grade")  # of a sheet
 
 
 @click.command(cls=Command)
@@ -157,13 +156,14 @@ def _print_end(grading: Grading) -> None:
 
 def _write_sheet(sheet: Path, task: JudgingTask, lines: Sequence[GradeLine]) -> None:
     """Write every document that counts and has no grade, for a program of tables."""
+    from qwen3nb.datasets.custom.grades import SHEET_COLUMNS
     from qwen3nb.utils.atomic_files import write_text
     from qwen3nb.utils.format import inert_text
 
     graded_pairs = {line.pair for line in lines}
     stream = io.StringIO()
     writer = csv.writer(stream)
-    writer.writerow(_COLUMNS)
+    writer.writerow(SHEET_COLUMNS)
     count = 0
     for pair, is_needed in zip(task.pool.pairs, task.pool.counts, strict=True):
         if is_needed and pair not in graded_pairs:
@@ -176,31 +176,14 @@ def _write_sheet(sheet: Path, task: JudgingTask, lines: Sequence[GradeLine]) -> 
 
 
 def _read_sheet(sheet: Path, file: GradeFile, grader: str) -> None:
-    """Add the grades of a sheet to the file; rows without a grade are left out."""
-    from qwen3nb.datasets.custom.grades import GradeLine, now, stated_grade
-    from qwen3nb.datasets.rows import DataError
-    from qwen3nb.utils.format import without_apostrophe
+    """Add the grades of a sheet to the file, but those that it has."""
+    from qwen3nb.datasets.custom.grades import read_sheet
 
-    known_lines = {(line.pair, line.grade, line.grader) for line in file.read()}
+    known_grades = {(line.pair, line.grade, line.grader) for line in file.read()}
     new_lines = []
-    with sheet.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream)
-        missing = [
-            name for name in ("query", "document", "grade") if name not in (reader.fieldnames or ())
-        ]
-        if missing:
-            raise DataError(
-                f"{sheet}:1: no column {', '.join(missing)}; expected {','.join(_COLUMNS)}"
-            )
-        for row in reader:
-            place = f"{sheet}:{reader.line_num}"
-            cell = (row["grade"] or "").strip()
-            if not cell:
-                continue
-            grade = stated_grade(cell, place=place)
-            query, document = without_apostrophe(row["query"]), without_apostrophe(row["document"])
-            if ((query, document), grade, grader) not in known_lines:
-                new_lines.append(GradeLine(query, document, grade, grader, now()))
+    for line in read_sheet(sheet, grader):
+        if (line.pair, line.grade, line.grader) not in known_grades:
+            new_lines.append(line)
     for line in new_lines:
         file.add(line)
     click.echo(f"{paths.shown(sheet)}: {len(new_lines):,} new grades by {grader}")

@@ -16,9 +16,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qwen3nb.datasets.rows import DataError, stated_number
+from qwen3nb.datasets.rows import DataError, csv_header, csv_rows, stated_number
+from qwen3nb.utils.format import without_apostrophe
 
 HIGHEST_GRADE = 3
+SHEET_COLUMNS = ("query", "document", "text", "grade")
+_LARGEST_SHEET = 256 << 20  # bytes
 _EXAMPLE = '{"query": "sort a list", "document": "list.sort", "grade": 3, "grader": "ann"}'
 
 
@@ -105,6 +108,30 @@ class GradeFile:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def read_sheet(sheet: Path, grader: str) -> list[GradeLine]:
+    """Return the grades of a CSV file with `SHEET_COLUMNS`; rows without one are left out.
+
+    Raises:
+        DataError: a column is missing, or a cell is no grade.
+    """
+    rows = csv_rows(sheet, byte_limit=_LARGEST_SHEET)
+    header = csv_header(rows, file=sheet)
+    missing = [name for name in SHEET_COLUMNS if name not in header and name != "text"]
+    if missing:
+        names = ",".join(SHEET_COLUMNS)
+        raise DataError(f"{sheet}:1: no column {', '.join(missing)}; expected {names}")
+    lines = []
+    for number, cells in rows:
+        row = dict(zip(header, cells, strict=False))
+        cell = row.get("grade", "").strip()
+        if not cell:
+            continue
+        grade = stated_grade(cell, place=f"{sheet}:{number}")
+        query, document = without_apostrophe(row["query"]), without_apostrophe(row["document"])
+        lines.append(GradeLine(query, document, grade, grader, now()))
+    return lines
 
 
 def stated_grade(text: str, *, place: str) -> int:
