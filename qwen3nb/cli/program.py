@@ -40,7 +40,6 @@ _LACK_OF_MEMORY = re.compile("allocate memory|out of memory|could not create a (
 _COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
 _HAS_OLD_NAME = "qwen3nb.has_old_name"  # in a context: whether the command has another name today
 _NAME_WIDTH = 26  # of a column of names in a list
-_MORE_HELP = "`qwen3nb help all` lists the rest; `qwen3nb help COMMAND` explains one."
 _EXIT_CODES = """Exit codes: 0, success; 1, an error, or a part that failed; 2, an invalid command \
 line; 3 and above, verdicts listed in the command's help; 130, stopped by Ctrl-C."""
 
