@@ -1,0 +1,1 @@
+"""What changes when one model replaces another."""
