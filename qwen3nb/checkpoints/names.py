@@ -3,6 +3,7 @@
 The encoder-decoder shares one embedding between both stacks and the output. Safetensors
 files store it once; pickled state dicts and those of wrappers repeat it under other
 names. The copies must be equal: if they differ, the one used in training is unknown.
+Stock models share theirs with the output, if their configuration ties them.
 """
 
 from qwen3nb.checkpoints.folder import ModelFolder
@@ -20,6 +21,9 @@ EMBEDDINGS = (
     _OUTPUT_LAYER,
 )
 _STOCK_EMBEDDING = "embed_tokens.weight"
+# The same of stock models, if they are tied; the stacks of T5Gemma have an embedding each.
+_TIED_IN_STOCK = ("model.embed_tokens.weight", _STOCK_EMBEDDING, _OUTPUT_LAYER)
+_TIED_IN_T5GEMMA = ("model.decoder.embed_tokens.weight", "lm_head.out_proj.weight")
 _ENCODER = "model.encoder."
 
 
@@ -74,7 +78,7 @@ def extra_copies(checkpoint: ModelFolder) -> set[str]:
     Raises:
         CheckpointError: the copies of the shared embedding differ.
     """
-    extra = set(_equal_embeddings(checkpoint)[1:])  # all but the first
+    extra = set(_equal_copies(checkpoint, _tied_names(checkpoint))[1:])  # all but the first
     tensors = checkpoint.weights.tensors
     # Names of the same bytes in a file are one tensor, stored once.
     names_by_bytes: dict[object, list[str]] = {}
@@ -99,11 +103,35 @@ def _embeddings_in(checkpoint: ModelFolder) -> list[str]:
 
 
 def _equal_embeddings(checkpoint: ModelFolder) -> list[str]:
-    """Return the names of the embedding's copies, which must have equal values."""
+    """Return the names of an encoder-decoder's embedding, whose copies must be equal."""
     names = _embeddings_in(checkpoint)
     is_untied = checkpoint.config.get("tie_word_embeddings") is False
     if is_untied and _OUTPUT_LAYER in names:  # which then has its own weights
         names.remove(_OUTPUT_LAYER)
+    return _equal_copies(checkpoint, names)
+
+
+def _tied_names(checkpoint: ModelFolder) -> list[str]:
+    """Return the names of the embedding that a checkpoint has, the one to keep first."""
+    tensors = checkpoint.weights.tensors
+    tie = checkpoint.config.get("tie_word_embeddings")
+    is_t5gemma = str(checkpoint.config.get("model_type")).startswith("t5gemma")
+    is_stock = any(name in tensors for name in _TIED_IN_STOCK[:2])
+    if is_t5gemma:
+        candidates: tuple[str, ...] = _TIED_IN_T5GEMMA
+        is_tied = tie is not False
+    elif is_stock:
+        candidates = _TIED_IN_STOCK
+        is_tied = tie is True
+    else:
+        return _equal_embeddings(checkpoint)
+    if not is_tied:
+        return []
+    return [name for name in candidates if name in tensors]
+
+
+def _equal_copies(checkpoint: ModelFolder, names: list[str]) -> list[str]:
+    """Return the names of one tensor; refuse copies that differ."""
     tensors = checkpoint.weights.tensors
     different_bytes = {_bytes_of(tensors[name]) for name in names}
     if len(different_bytes) < 2:
@@ -112,7 +140,9 @@ def _equal_embeddings(checkpoint: ModelFolder) -> list[str]:
     for name in names:
         if hashes[name] != hashes[names[0]]:
             raise CheckpointError(
-                f"{checkpoint}: {name} and {names[0]} should be the same embedding, but differ"
+                f"{tensors[name].file}: {name} and {names[0]} should be the same embedding, but "
+                "differ; save the model again, or set tie_word_embeddings to false in its "
+                "config.json if both were trained"
             )
     return names
 

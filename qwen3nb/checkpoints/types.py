@@ -7,6 +7,8 @@ from pathlib import Path
 FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # dtypes that weights may have, and their sizes in bytes
 # Dtypes that have a mean; tensors of others are counters or indexes.
 BYTES_PER_VALUE = {"F64": 8, **FLOATS}
+# How models are merged; see `qwen3nb.checkpoints.merging`.
+MERGE_METHODS = ("mean", "slerp", "ties", "dare")
 
 
 class SpecError(ValueError):

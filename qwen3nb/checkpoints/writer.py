@@ -1,10 +1,11 @@
 """Write a safetensors file from tensors of checkpoints, block by block.
 
-The mean of several checkpoints, an encoder in another precision and a plain copy are all described
-by pieces that map source tensors to output tensors. Values are processed block by block, so memory
-does not grow with the model, and hashed on the way, so sources are read once. Sums are in float32
-for any stored dtype but float64 (summed in bf16, ten bf16 checkpoints are off by 9e-3; in float32,
-by 1e-7).
+The mean or merge of several checkpoints, an encoder in another precision and a plain copy are all
+described by pieces that map source tensors to output tensors. Values are processed block by block,
+so memory does not grow with the model, and hashed on the way, so sources are read once.
+
+Means are summed in float32 for any stored dtype but float64 (summed in bf16, ten bf16 checkpoints
+are off by 9e-3; in float32, by 1e-7). Other merges are computed in float64.
 
 The safetensors library writes whole dictionaries only. The format allows more: 8 bytes
 of header length, a JSON header padded with spaces to a multiple of 8, then the tensors;
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -28,22 +30,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.merging import TensorBlocks
 from qwen3nb.checkpoints.types import BYTES_PER_VALUE, CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import combined_digest, torch_dtypes
 from qwen3nb.utils.atomic_files import errors_naming, may_replace
+from qwen3nb.utils.strict_json import first_duplicate
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from qwen3nb.checkpoints.merging import Combine, Method
+
 _VALUES_AT_ONCE = 1 << 18  # of a block; fits into the processor's cache
 _BYTES_AT_ONCE = 1 << 20  # of a block that is copied
 _THREADS = 4
+_SOURCES_AT_ONCE = 8  # of more sources, the blocks are smaller
+# The same of merges, which need several copies of all blocks in float64: 0.2 GB in four threads.
+_MERGED_AT_ONCE = 2
 _MOST_ZEROS = 0.25  # share of exact zeros above which a matrix is reported
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One output tensor: the mean of one tensor per source.
+    """One output tensor: the mean, or another merge, of one tensor per source.
 
     A dtype that has no mean (integers, truth values, complex numbers and 8-bit floats, whose scale
     is elsewhere) is copied, if it is equal in all sources.
@@ -116,6 +125,17 @@ class _Transfer:
         return ""
 
 
+def check_given_once(folders: Iterable[Path]) -> None:
+    """Refuse a folder that is given twice.
+
+    Raises:
+        CheckpointError: names it.
+    """
+    duplicate = first_duplicate(str(folder.resolve()) for folder in folders)
+    if duplicate is not None:
+        raise CheckpointError(f"{duplicate}: given twice, so it would count twice")
+
+
 def check_output(output: Path, sources: Iterable[ModelFolder], *, mark: str) -> None:
     """Refuse an output folder that contains a source, or anything but a former output.
 
@@ -139,6 +159,7 @@ def write_pieces(
     file: Path,
     *,
     format: str = "pt",
+    method: Method | None = None,
 ) -> tuple[str, list[str]]:
     """Write ``file``; return the digest of its weights, and warnings about suspicious tensors.
 
@@ -149,6 +170,7 @@ def write_pieces(
         pieces: the tensors to write.
         file: the safetensors file to create.
         format: stored in the file's metadata; transformers 4 only loads ``pt``.
+        method: how values are merged; None: their mean.
 
     Raises:
         CheckpointError: a tensor with another dtype or values that are not finite, one without a
@@ -157,7 +179,7 @@ def write_pieces(
         OSError: a file that cannot be read or written; names it.
     """
     transfers = _plan(checkpoints, pieces)
-    _write_file(file, _header(transfers, format), transfers)
+    _write_file(file, _header(transfers, format), transfers, method)
     for index, checkpoint in enumerate(checkpoints):
         hashes = _hashes_of_checkpoint(transfers, index)
         checkpoint.check_unchanged(hashes)
@@ -258,7 +280,12 @@ class _Output:
                 written += os.pwrite(self._file.fileno(), data[written:], start + written)
 
 
-def _write_file(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> None:
+def _write_file(
+    file: Path,
+    header: bytes,
+    transfers: Sequence[_Transfer],
+    method: Method | None,
+) -> None:
     """Write the header and all tensors, several at once, the largest first."""
     # If the largest tensor came last, one thread would end long after the others.
     largest_first = sorted(transfers, key=lambda transfer: -transfer.first_tensor.count)
@@ -276,7 +303,7 @@ def _write_file(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> No
         output = _Output(output_file, header)
         running = []
         for transfer in largest_first:
-            running.append(pool.submit(_write_tensor, transfer, sources, output))
+            running.append(pool.submit(_write_tensor, transfer, sources, output, method))
         try:
             for future in running:
                 future.result()  # raises what its thread raised
@@ -285,10 +312,15 @@ def _write_file(file: Path, header: bytes, transfers: Sequence[_Transfer]) -> No
             raise
 
 
-def _write_tensor(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Output) -> None:
-    """Read one tensor of each source block by block, and write their mean or their copy."""
+def _write_tensor(
+    transfer: _Transfer,
+    sources: Mapping[Path, FileIO],
+    output: _Output,
+    method: Method | None,
+) -> None:
+    """Read one tensor of each source block by block, and write their merge or their copy."""
     if transfer.piece.has_mean:
-        _write_mean(transfer, sources, output)
+        _write_merge(transfer, sources, output, method)
     else:
         _write_copy(transfer, sources, output)
 
@@ -321,35 +353,94 @@ def _write_copy(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Ou
     transfer.output_hash = transfer.source_hashes[0]
 
 
-def _write_mean(transfer: _Transfer, sources: Mapping[Path, FileIO], output: _Output) -> None:
-    """Write the mean of a tensor over all sources, one block of values after another."""
-    import torch
-
-    count = transfer.first_tensor.count
+def _write_merge(
+    transfer: _Transfer,
+    sources: Mapping[Path, FileIO],
+    output: _Output,
+    method: Method | None,
+) -> None:
+    """Write the mean or merge of a tensor over all sources, one block after another."""
+    if method is None:
+        combine = _mean_of_blocks(transfer)
+    else:
+        combine = _merge_of_blocks(transfer, sources, method)
     readers = [_BlockReader(entry, sources[entry.file]) for entry in transfer.entries]
-    # Means of float64 are computed in float64, all others in float32.
-    precision = torch.float32
-    if transfer.piece.dtype == "F64":
-        precision = torch.float64
-    buffer = torch.empty(min(_VALUES_AT_ONCE, count), dtype=precision)
     output_digest = hashlib.sha256()
-    for start in range(0, count, _VALUES_AT_ONCE):
-        size = min(_VALUES_AT_ONCE, count - start)
-        blocks = [reader.read(start, size) for reader in readers]
-        mean = _mean(blocks, buffer[:size], transfer.entries)
-        if not transfer.piece.is_written:  # only read, to check and hash its values
-            continue
-        transfer.note_values(mean)
-        data = _output_bytes(mean, transfer)
-        offset_in_tensor = start * BYTES_PER_VALUE[transfer.piece.dtype]
-        output.write(data, transfer.offset + offset_in_tensor)
-        if not transfer.is_copy:  # a copy has the hash of what was read
-            output_digest.update(data)
+    start = 0
+    sources_at_once = _SOURCES_AT_ONCE if method is None else _MERGED_AT_ONCE
+    for blocks in _blocks(readers, sources_at_once):
+        merged = combine(blocks)
+        if transfer.piece.is_written:  # else it is only read, to check and hash its values
+            transfer.note_values(merged)
+            data = _output_bytes(merged, transfer)
+            output.write(data, transfer.offset + start)
+            start += len(data)
+            if not transfer.is_copy:  # a copy has the hash of what was read
+                output_digest.update(data)
     transfer.source_hashes = [reader.digest.hexdigest() for reader in readers]
     if transfer.is_copy:
         transfer.output_hash = transfer.source_hashes[0]
     else:
         transfer.output_hash = output_digest.hexdigest()
+
+
+def _blocks(readers: Sequence[_BlockReader], sources_at_once: int) -> Iterator[list[Tensor]]:
+    """Yield the blocks of all sources, from the first values to the last."""
+    count = readers[0].count
+    # Of very many sources the blocks are smaller, so that all together need little memory.
+    values_at_once = _VALUES_AT_ONCE // math.ceil(len(readers) / sources_at_once)
+    for start in range(0, count, values_at_once):
+        size = min(values_at_once, count - start)
+        yield [reader.read(start, size) for reader in readers]
+
+
+def _mean_of_blocks(transfer: _Transfer) -> Combine:
+    """Return what computes the mean of blocks, in a buffer that the next call overwrites."""
+    import torch
+
+    # Means of float64 are computed in float64, all others in float32.
+    precision = torch.float32
+    if transfer.piece.dtype == "F64":
+        precision = torch.float64
+    buffer = torch.empty(min(_VALUES_AT_ONCE, transfer.first_tensor.count), dtype=precision)
+
+    def combine(blocks: Sequence[Tensor]) -> Tensor:
+        return _mean(blocks, buffer[: len(blocks[0])], transfer.entries)
+
+    return combine
+
+
+def _merge_of_blocks(
+    transfer: _Transfer,
+    sources: Mapping[Path, FileIO],
+    method: Method,
+) -> Combine:
+    """Return what merges blocks by a method, which may read the tensor first."""
+
+    def in_float64(blocks: Sequence[Tensor]) -> list[Tensor]:
+        """Return the blocks in float64; refuse what is not finite."""
+        converted = []
+        for block, entry in zip(blocks, transfer.entries, strict=True):
+            values = block.double()
+            if not values.sum().isfinite():
+                raise entry.not_finite()
+            converted.append(values)
+        return converted
+
+    def read() -> Iterator[list[Tensor]]:
+        readers = [_BlockReader(entry, sources[entry.file]) for entry in transfer.entries]
+        for blocks in _blocks(readers, _MERGED_AT_ONCE):
+            yield in_float64(blocks)
+
+    first_tensor = transfer.first_tensor
+    name = transfer.piece.name or first_tensor.stored_name
+    files = tuple(entry.file for entry in transfer.entries)
+    merge = method.for_tensor(TensorBlocks(name, first_tensor.count, read, files))
+
+    def combine(blocks: Sequence[Tensor]) -> Tensor:
+        return merge(in_float64(blocks))
+
+    return combine
 
 
 class _BlockReader:
@@ -364,6 +455,7 @@ class _BlockReader:
         self._bytes_per_value = BYTES_PER_VALUE[entry.dtype]
         size = min(_VALUES_AT_ONCE, entry.count) * self._bytes_per_value
         self._buffer = torch.empty(size, dtype=torch.uint8)
+        self.count = entry.count
         self.digest = hashlib.sha256()
 
     def read(self, start: int, count: int) -> Tensor:
