@@ -16,6 +16,8 @@ called the best only if it differs significantly from the next.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +27,11 @@ from qwen3nb import paths
 from qwen3nb.analysis.comparison import differences
 from qwen3nb.analysis.comparison.alignment import common_revision, newest_clusters, scores_by
 from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.comparison.seed_differences import SeedDifference, seed_difference
 from qwen3nb.analysis.stats.score_matrix import SystemScores, join
-from qwen3nb.checkpoints.folder import step_of
+from qwen3nb.checkpoints.folder import step_of, trainer_state
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import from_oldest
 from qwen3nb.utils.atomic_files import read_json
@@ -48,7 +52,7 @@ class Trajectory:
     # cluster per query id, as in every comparison on the task; empty without clusters
     clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def scores(self) -> dict[int, dict[int, SystemScores]]:
         """Scores by seed and step; records without per-query scores are left out."""
         by_seed: dict[int, dict[int, SystemScores]] = {}
@@ -166,6 +170,41 @@ def _add_start(by_step: dict[int, Result], records: Sequence[Result], metric: st
         by_step[0] = start
 
 
+def tokens_by_step(records: Mapping[int, Result]) -> dict[int, int] | None:
+    """Return the tokens that a training had read by each of its steps.
+
+    transformers' Trainer counts them with ``include_num_input_tokens_seen``. None if they are not
+    known of every checkpoint, or do not increase. No tokens are read by step 0.
+    """
+    tokens: dict[int, int] = {}
+    for step, record in sorted(records.items()):
+        if step == 0:
+            tokens[step] = 0
+            continue
+        count = _tokens_of(record)
+        if count is None:
+            return None
+        tokens[step] = count
+    counts = list(tokens.values())
+    if any(later <= earlier for earlier, later in pairwise(counts)):
+        return None
+    return tokens
+
+
+def _tokens_of(record: Result) -> int | None:
+    """Return the tokens that a checkpoint's trainer had read; None if it does not say."""
+    folder = checkpoint_of(record)
+    if folder is None:
+        folder = paths.root() / record.model.spec  # a checkpoint may be evaluated as it is
+    try:
+        count = trainer_state(folder).get("num_input_tokens_seen")
+    except (CheckpointError, OSError):
+        return None  # the page of trainings names files that cannot be read
+    if isinstance(count, bool) or not isinstance(count, int) or count <= 0:
+        return None
+    return count
+
+
 PerStep = Mapping[int, SystemScores | Mapping[str, float]]
 
 
@@ -197,6 +236,47 @@ def gain_and_best(
     return difference(last_step, first_step), over_next_best
 
 
+def common_steps(courses: Iterable[Mapping[int, object]]) -> list[int]:
+    """Return the steps that all of several trainings, or tasks, have."""
+    return sorted(set.intersection(*map(set, courses)))
+
+
+def gain_and_best_over_seeds(
+    scores: Mapping[int, PerStep], *, seed: int, clusters: Mapping[str, str] | None = None
+) -> tuple[PairedDifference, PairedDifference] | None:
+    """Return what `gain_and_best` does, of the means over two or more seeds, for new seeds.
+
+    Each seed's last step is compared with its own first. None without two steps that all have, or
+    if the seeds score alike on every query.
+    """
+    steps = common_steps(scores.values())
+    if len(steps) < 2:
+        return None
+    columns = {}
+    for number, by_step in scores.items():
+        for step in steps:
+            columns[f"seed {number}, step {step}"] = by_step[step]
+    matrix = join(columns, task="checkpoints", clusters=clusters)
+    of_step = {
+        step: matrix.scores_of(f"seed {number}, step {step}" for number in scores) for step in steps
+    }
+    means = {step: float(of_step[step].mean()) for step in steps}
+    best, *rivals = sorted(steps, key=lambda step: -means[step])  # of equal means, the earliest
+
+    def difference(step: int, reference: int) -> SeedDifference:
+        names = (f"step {step}", f"step {reference}")
+        return seed_difference(
+            names, of_step[step], of_step[reference], matrix, paired=True, seed=seed
+        )
+
+    gain = difference(steps[-1], steps[0])
+    if gain.freedom is None:
+        return None
+    over_rivals = [difference(best, rival).estimate for rival in rivals]
+    over_next_best, *_ = differences.corrected(over_rivals)
+    return gain.estimate, over_next_best
+
+
 @dataclass(frozen=True)
 class TrainingSummary:
     """The gain and best checkpoint of one training on one task."""
@@ -206,21 +286,34 @@ class TrainingSummary:
     name: str  # the training, with the number of its seed if it has several
     gain: PairedDifference  # the first against the last step, p corrected over all summaries
     best: PairedDifference  # the best step against the next best
+    seeds: int = 1  # number of seeds; with several, gain and best are for new seeds, too
+
+
+def names_by_seed(trajectories: Sequence[Trajectory]) -> dict[tuple[str, int], str]:
+    """Return a name per training and seed: with the number of its seed if it has several."""
+    with_seeds = {trajectory.training for trajectory in trajectories if len(trajectory.records) > 1}
+    names = {}
+    for trajectory in trajectories:
+        training = trajectory.training
+        for seed in trajectory.records:
+            names[training, seed] = training
+            if training in with_seeds:
+                names[training, seed] = f"{training}, seed {seed}"
+    return names
 
 
 def training_summaries(
     trajectories: Sequence[Trajectory], *, seed: int
 ) -> tuple[TrainingSummary, ...]:
     """Summarise the trainings with two or more steps with scores per query."""
-    with_seeds = {trajectory.training for trajectory in trajectories if len(trajectory.records) > 1}
+    names = names_by_seed(trajectories)
     summaries = []
     for trajectory in trajectories:
+        summaries += _summaries_over_seeds(trajectory, seed=seed)
         for training_seed, steps in trajectory.scores.items():
             if len(steps) < 2:
                 continue
-            name = trajectory.training
-            if name in with_seeds:
-                name = f"{name}, seed {training_seed}"
+            name = names[trajectory.training, training_seed]
             gain, best = gain_and_best(steps, seed=seed, clusters=trajectory.clusters)
             summaries.append(TrainingSummary(trajectory.task, trajectory.metric, name, gain, best))
     # The gains of all trainings are one family of tests.
@@ -228,6 +321,21 @@ def training_summaries(
     return tuple(
         replace(summary, gain=gain) for summary, gain in zip(summaries, gains, strict=True)
     )
+
+
+def _summaries_over_seeds(trajectory: Trajectory, *, seed: int) -> list[TrainingSummary]:
+    """Return the summary of a training over its seeds, if two have the same steps."""
+    with_steps = {number: steps for number, steps in trajectory.scores.items() if len(steps) > 1}
+    if len(with_steps) < 2:
+        return []
+    found = gain_and_best_over_seeds(with_steps, seed=seed, clusters=trajectory.clusters)
+    if found is None:
+        return []
+    gain, best = found
+    name = f"{trajectory.training}, {len(with_steps)} seeds"
+    return [
+        TrainingSummary(trajectory.task, trajectory.metric, name, gain, best, seeds=len(with_steps))
+    ]
 
 
 def checkpoint_of(result: Result) -> Path | None:

@@ -1,8 +1,8 @@
 """Differences between every two trained configurations, on the seeds that both have.
 
-With scores per query, each query's difference is averaged over the seeds, and the signs of these
-averages are flipped: the test is over queries, for these trainings. Without them, it is a paired
-t-test over seeds.
+With scores per query, each query's difference is averaged over the seeds. With two seeds or more,
+the difference is tested for new seeds and new queries (`crossed_differences`); with one, for new
+queries of these two models. Without scores per query, it is a paired t-test over seeds.
 """
 
 import itertools
@@ -12,18 +12,20 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.differences import HOLM, TEST, paired_difference
+from qwen3nb.analysis.comparison.differences import HOLM, TEST
+from qwen3nb.analysis.comparison.seed_differences import seed_difference
 from qwen3nb.analysis.inventory.scores import Score, from_oldest
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
-from qwen3nb.analysis.stats.score_matrix import join, system_scores
+from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.analysis.training.interference import clusters_of
 from qwen3nb.metrics.intervals import Interval, student_interval
 from qwen3nb.records.record import is_substitute
 
 BySystem: TypeAlias = dict[str, dict[int | None, Score]]  # of configurations, then by seed
 QUERIES = f"{TEST} over queries"
+BOTH = "interval over seeds and queries"
 SEEDS = "t-test over seeds"
 
 
@@ -39,7 +41,7 @@ class ConfigurationDifference:
     seeds: tuple[int | None, ...]  # seeds that both have
     by_seed: tuple[float, ...]  # difference per seed
     difference: float  # mean over seeds
-    # over queries if there are scores per query, else over seeds; or None
+    # over queries if there are scores per query, and over seeds if there are several; or None
     interval: Interval | None = None
     p_value: float | None = None  # two-sided, uncorrected; None if it cannot be computed
     corrected: float | None = None  # p-value corrected over its family
@@ -129,7 +131,7 @@ def _without_test(pairs: Sequence[_SeedPair]) -> ConfigurationDifference:
 def _with_test(
     untested: ConfigurationDifference, pairs: Sequence[_SeedPair], resamples: int, seed: int
 ) -> ConfigurationDifference:
-    """Add the p-value: over queries, on the means over seeds, or a t-test over seeds."""
+    """Add the p-value: over queries and seeds, over queries, or a t-test over seeds."""
     scores = [score for pair in pairs for score in pair]
     columns = {f"{score.system} {score.seed}": score.per_query for score in scores}
     if not all(columns.values()):
@@ -139,29 +141,28 @@ def _with_test(
     untested = replace(untested, test=QUERIES, unpaired=unpaired)
     if not common_queries:
         return replace(untested, undefined="the runs have no query in common")
-    matrix = join(columns, task=untested.task)
+    matrix = join(columns, task=untested.task, metric=untested.metric, clusters=clusters_of(scores))
     # The runs of the two configurations are in turn, seed by seed.
     of_first, of_second = matrix.scores[0::2], matrix.scores[1::2]  # (seeds, queries)
-    tested_difference = paired_difference(
-        {
-            untested.first: system_scores(matrix.queries, of_first.mean(axis=0)),
-            untested.second: system_scores(matrix.queries, of_second.mean(axis=0)),
-        },
-        task=untested.task,
-        metric=untested.metric,
-        clusters=clusters_of(scores),
+    tested = seed_difference(
+        (untested.first, untested.second),
+        of_first,
+        of_second,
+        matrix,
         draws=resamples,
         seed=seed,
     )
+    if tested.freedom is not None:  # two seeds or more
+        untested = replace(untested, test=BOTH)
     by_seed = (of_first - of_second).mean(axis=1)
     return replace(
         untested,
         by_seed=tuple(by_seed.tolist()),
-        difference=tested_difference.difference,
-        interval=tested_difference.interval,
-        p_value=tested_difference.p_value,
-        n=tested_difference.n,
-        units=tested_difference.units,
+        difference=tested.estimate.difference,
+        interval=tested.estimate.interval,
+        p_value=tested.estimate.p_value,
+        n=tested.estimate.n,
+        units=tested.estimate.units,
     )
 
 

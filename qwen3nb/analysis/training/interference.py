@@ -31,6 +31,7 @@ from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.models.kinds.lora_change import are_equal, has_no_effect
 from qwen3nb.utils.choices import check_choice
+from qwen3nb.utils.format import names_in_words
 
 SPECIALISTS = {"reranking": "rank_only", "embedding": "emb_only"}
 REQUIRED = ("rank", "base", "data_seed", "steps")
@@ -82,7 +83,7 @@ class Group:
         """The metric and the data sets that the mean rests on, in words; may be empty."""
         if not self.metric:
             return ""
-        parts = {kind: in_words(names) for kind, names in self.averaged.items()}
+        parts = {kind: names_in_words(names) for kind, names in self.averaged.items()}
         distinct = {frozenset(names) for names in self.averaged.values()}
         if len(parts) > 1 and len(distinct) == 1:  # the same data sets for both
             words = next(iter(parts.values()))
@@ -293,18 +294,6 @@ def common_metric(metrics: Mapping[str, Sequence[str]]) -> str:
         return tasks, candidates.count(metric)
 
     return max(candidates, key=frequency, default="")
-
-
-def in_words(names: Sequence[str]) -> str:
-    """Return names as a list in a sentence.
-
-    >>> in_words(["SciFact", "NFCorpus", "FiQA2018"])
-    'SciFact, NFCorpus and FiQA2018'
-    """
-    *leading_names, last_name = names
-    if not leading_names:
-        return last_name
-    return f"{', '.join(leading_names)} and {last_name}"
 
 
 def _pair(

@@ -2,8 +2,13 @@
 
 import numpy as np
 import pytest
+from helpers.records import make
 
-from qwen3nb.analysis.training.checkpoint_scores import gain_and_best
+from qwen3nb.analysis.training.checkpoint_scores import (
+    gain_and_best,
+    training_summaries,
+    trajectories,
+)
 
 RNG = np.random.default_rng(2)
 BASE = RNG.random(120)
@@ -35,3 +40,24 @@ def test_a_gain_is_the_last_step_against_the_first():
     low, high = made.interval
     assert low < made.difference < high
     assert made.p_value == pytest.approx(1 / 10_001)
+
+
+def test_a_training_of_several_seeds_has_a_gain_for_new_seeds():
+    generator = np.random.default_rng(2)
+    records = []
+    for seed, gain in ((1, 0.1), (2, 0.12), (3, 0.11)):
+        for step, mean in ((0, 0.3), (100, 0.3 + gain)):
+            scores = (mean + generator.normal(0, 0.02, 60)).clip(0, 1)
+            records.append(make(f"demo-seed_{seed}-checkpoint-{step}", scores))
+    found = trajectories(records, tasks=["PyDocsSampleRetrieval"])
+    over_seeds, *single = training_summaries(found, seed=0)
+    assert (over_seeds.name, over_seeds.seeds) == ("demo, 3 seeds", 3)
+    assert [summary.name for summary in single] == [f"demo, seed {seed}" for seed in (1, 2, 3)]
+    gain = over_seeds.gain
+    assert gain.difference == pytest.approx(0.11, abs=0.01)
+    low, high = gain.interval
+    for summary in single:
+        single_low, single_high = summary.gain.interval
+        assert high - low > (single_high - single_low) / 2  # of the mean, but for new seeds
+    assert {summary.gain.family for summary in (over_seeds, *single)} == {4}
+    assert over_seeds.best.first == "step 100"

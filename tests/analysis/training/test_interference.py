@@ -9,9 +9,14 @@ import scipy.stats
 from scipy import stats
 
 from qwen3nb.analysis.inventory.scores import Score
+from qwen3nb.analysis.stats.crossed_differences import crossed_interval, seed_spreads
 from qwen3nb.analysis.stats.interference_ratio import Gate
 from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.analysis.training.configuration_differences import configuration_differences
+from qwen3nb.analysis.training.configuration_differences import (
+    BOTH,
+    QUERIES,
+    configuration_differences,
+)
 from qwen3nb.analysis.training.interference import compare_joint_runs
 from qwen3nb.answers.interference import Interference, differences_table
 from qwen3nb.utils.format import json_text
@@ -396,7 +401,7 @@ def score(system, seed, values, *, task="A", kind="reranking", finished=""):
 
 
 def test_queries_are_averaged_over_the_seeds_that_both_have():
-    """Means over seeds are 0.05 and 0.35; two of the four sign patterns are as large."""
+    """Means over seeds are 0.05 and 0.35. Two queries show nothing about others."""
     given = [
         score("joint", 1, [0.5, 0.7]),
         score("joint", 2, [0.3, 0.9]),
@@ -409,8 +414,34 @@ def test_queries_are_averaged_over_the_seeds_that_both_have():
     assert (each.first, each.second, each.seeds) == ("joint", "rank", (1, 2))
     assert each.by_seed == pytest.approx((0.2, 0.2))
     assert each.difference == pytest.approx(0.2)
-    assert each.p_value == pytest.approx(0.5, abs=0.03)
+    assert each.p_value == 1
     assert (each.corrected, each.family, each.n) == (each.p_value, 1, 2)
+    assert each.test == BOTH
+
+
+def test_one_seed_of_both_is_tested_over_queries():
+    """Differences are 0.05 and 0.35; two of the four sign patterns are as large."""
+    given = [score("joint", 1, [0.45, 0.85]), score("rank", 1, [0.4, 0.5])]
+    (each,) = configuration_differences(given, resamples=4000, seed=0)
+    assert each.p_value == pytest.approx(0.5, abs=0.03)
+    assert each.test == QUERIES
+
+
+def test_several_seeds_are_tested_as_every_comparison_of_trainings():
+    generator = np.random.default_rng(3)
+    hardness = generator.uniform(0.3, 0.6, 60)
+    given = []
+    for system, gain in (("joint", 0.1), ("rank", 0.0)):
+        for seed in (1, 2, 3):
+            values = hardness + gain + generator.normal(0, 0.01) + generator.normal(0, 0.05, 60)
+            given.append(score(system, seed, values.tolist()))
+    (each,) = configuration_differences(given, resamples=500, seed=0)
+    scores = np.array([[*one.per_query.values()] for one in given])
+    joint, rank = scores[:3], scores[3:]
+    expected = crossed_interval(
+        (joint - rank).mean(axis=0), seed_spreads(joint.mean(axis=1), rank.mean(axis=1)), level=0.95
+    )
+    assert each.interval == pytest.approx(expected)
 
 
 def test_without_scores_per_query_the_seeds_are_tested():
