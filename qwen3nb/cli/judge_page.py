@@ -1,12 +1,13 @@
 """A page on this machine on which one grades documents by the keyboard.
 
 It answers at 127.0.0.1 only, at an address with a random token, and takes grades from its own page
-alone: a request of another origin, or for another host, is refused. Texts reach the page as JSON
-and are shown as text, never as markup.
+alone: a request of another origin, or for another host, is refused. The port may be another one, as
+of an SSH tunnel. Texts reach the page as JSON and are shown as text, never as markup.
 """
 
 import json
 import secrets
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from http import HTTPStatus
@@ -16,9 +17,11 @@ from threading import Lock
 from urllib.parse import urlsplit
 
 from qwen3nb.evaluation.judging import Grading
+from qwen3nb.utils.format import typeset
 
 HOST = "127.0.0.1"
 _LARGEST_BODY = 100_000  # bytes of a grade: its query and the id of its document
+_SECONDS = 30  # until a slow request is dropped
 _NAMES = (HOST, "localhost")
 
 
@@ -32,6 +35,11 @@ class JudgePage(ThreadingHTTPServer):
         self.grading = grading
         self.token = secrets.token_urlsafe(16)
         self.lock = Lock()  # one request at a time reads or writes grades
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Pass over a browser that has gone; print any other error."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     @property
     def address(self) -> str:
@@ -49,12 +57,15 @@ class JudgePage(ThreadingHTTPServer):
             "graded": verdict.graded,
             "pool": verdict.pool,
             "grader": self.grading.grader,
+            "again": self.grading.again,
+            "agreements": [typeset(agreement.text) for agreement in progress.agreements],
             "lines": progress.lines,
         }
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: JudgePage
+    timeout = _SECONDS
 
     def do_GET(self) -> None:
         """Send the page, or the state as JSON."""
@@ -81,7 +92,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
 
     def _take_grade(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
+        stated_length = self.headers.get("Content-Length", "")
+        if not (stated_length.isascii() and stated_length.isdecimal()):
+            self.send_error(HTTPStatus.LENGTH_REQUIRED)
+            return
+        length = int(stated_length[:20])
         if length > _LARGEST_BODY:
             self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             return
@@ -90,13 +105,16 @@ class _Handler(BaseHTTPRequestHandler):
             query, document, grade = str(row["query"]), str(row["document"]), row["grade"]
             if grade is not None and type(grade) is not int:
                 raise ValueError(f"expected a whole number; got {grade!r:.40}")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             self.send_error(HTTPStatus.BAD_REQUEST, explain=str(error))
             return
         self._send_state(lambda: self.server.grading.grade(query, document, grade))
 
     def _may_answer(self) -> bool:
-        """Whether a request knows the token and names this machine; else refuse it."""
+        """Whether a request knows the token and names this machine; else refuse it.
+
+        A page of another name that leads to this machine (DNS rebinding) has that name as its host.
+        """
         name = self.headers.get("Host", "").rpartition(":")[0]
         parts = urlsplit(self.path).path.split("/")
         knows_token = len(parts) > 1 and secrets.compare_digest(
@@ -109,10 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_from_the_page(self) -> bool:
         """Whether a request comes from the page itself; else refuse it."""
-        port = self.server.server_port
-        origins = [f"http://{name}:{port}" for name in _NAMES]
+        own_origin = f"http://{self.headers.get('Host')}"
         is_json = self.headers.get_content_type() == "application/json"
-        if self.headers.get("Origin") not in origins or not is_json:
+        if self.headers.get("Origin") != own_origin or not is_json:
             self.send_error(HTTPStatus.FORBIDDEN)
             return False
         return True
@@ -122,14 +139,17 @@ class _Handler(BaseHTTPRequestHandler):
         return urlsplit(self.path).path.split("/", 2)[-1]
 
     def _send_state(self, change: Callable[[], None]) -> None:
+        """Make a change, and send the new state, or why there is none."""
+        status = HTTPStatus.OK
         with self.server.lock:
             try:
                 change()
-            except ValueError as error:
-                self.send_error(HTTPStatus.BAD_REQUEST, explain=str(error))
-                return
-            state = self.server.state()
-        self._send(json.dumps(state).encode(), "application/json")
+                state = self.server.state()
+            except ValueError as error:  # no such grade, or a file that was changed by hand
+                status, state = HTTPStatus.BAD_REQUEST, {"error": str(error)}
+            except OSError as error:  # such as a full disk
+                status, state = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": str(error)}
+        self._send(json.dumps(state).encode(), "application/json", status=status)
 
     def _send_page(self) -> None:
         nonce = secrets.token_urlsafe(16)
@@ -141,16 +161,28 @@ class _Handler(BaseHTTPRequestHandler):
         content = page.replace("NONCE", nonce).encode()
         self._send(content, "text/html; charset=utf-8", policy=policy)
 
-    def _send(self, content: bytes, kind: str, *, policy: str = "default-src 'none'") -> None:
-        self.send_response(HTTPStatus.OK)
+    def _send(
+        self,
+        content: bytes,
+        kind: str,
+        *,
+        status: HTTPStatus = HTTPStatus.OK,
+        policy: str = "default-src 'none'",
+    ) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Content-Security-Policy", policy)
         self.send_header("Cache-Control", "no-store")
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.end_headers()
         self.wfile.write(content)
+
+    def version_string(self) -> str:
+        """Name no versions."""
+        return "qwen3nb"
 
     def log_message(self, format: str, *values: object) -> None:
         """Write no log: addresses have the token."""

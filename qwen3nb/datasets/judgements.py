@@ -11,6 +11,7 @@ from qwen3nb.datasets.rows import CONTROL, LARGEST_GRADE, DataError, listed, sta
 from qwen3nb.metrics.retrieval import PART_FOUND_NOTHING
 
 CONFLICTING = "judgements given twice with different grades, the last one counts"
+FRACTIONAL = "judgements with a fractional grade, which counts as it is"
 NEGATIVE = "judgements with a negative grade, counted as 0"
 MISSING = "judged documents not in the corpus"
 UNANSWERABLE = "queries without a relevant document, left out"
@@ -24,46 +25,59 @@ WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
 _MOST_MISSING = 0.5  # share of the judged documents above which data are refused
 _EXAMPLES = 10  # of missing documents in an error
 
-Qrels = Mapping[str, Mapping[str, int]]
+Qrels = Mapping[str, Mapping[str, float]]
 
 
-def read_grade(value: object, *, place: str) -> int:
-    """Return a grade as an integer; refuse anything but integers from -1,000 to 1,000.
+def read_grade(value: object, *, place: str, example: str = "") -> float:
+    """Return a grade: an integer if it is whole, else a float.
 
-    >>> read_grade("2.0", place="test.tsv:7")
-    2
+    >>> read_grade("2.0", place="test.tsv:7"), read_grade("0.5", place="test.tsv:8")
+    (2, 0.5)
+
+    Args:
+        value: a number, or its text.
+        place: where it is, for errors.
+        example: a line that would be right, for errors.
+
+    Raises:
+        DataError: it is no number from -1,000 to 1,000, such as a word, NaN or a truth value.
     """
     number = stated_number(value)
     if isinstance(value, np.generic):  # a number of NumPy
         number = stated_number(value.item())
-    if number is None or not number.is_integer():
-        raise DataError(f"{place}: expected a whole number as grade; got {value!r:.60}")
+    hint = ""
+    if example:
+        hint = f"; right: {example}"
+    if number is None:
+        raise DataError(f"{place}: expected a number as grade; got {value!r:.60}{hint}")
     if abs(number) > LARGEST_GRADE:
         raise DataError(
-            f"{place}: expected a grade of at most {LARGEST_GRADE:,}; got {value!r:.60}"
+            f"{place}: expected a grade of at most {LARGEST_GRADE:,}; got {value!r:.60}{hint}"
         )
-    return int(number)
+    if number.is_integer():
+        return int(number)
+    return number
 
 
-def highest_grade(grades: Mapping[str, int]) -> int:
+def highest_grade(grades: Mapping[str, float]) -> float:
     """Return the highest grade; 0 if there is none above."""
     return max([0, *grades.values()])
 
 
-def in_corpus(grades: Mapping[str, int], documents: Collection[str]) -> dict[str, int]:
+def in_corpus(grades: Mapping[str, float], documents: Collection[str]) -> dict[str, float]:
     """Return the grades of documents that are there."""
     return {document: grade for document, grade in grades.items() if document in documents}
 
 
-def binary_grades(qrels: Qrels, threshold: int) -> dict[str, dict[str, int]]:
+def binary_grades(qrels: Qrels, threshold: float) -> dict[str, dict[str, float]]:
     """Return grades as 1 from the threshold on, and 0 below it."""
-    binary: dict[str, dict[str, int]] = {}
+    binary: dict[str, dict[str, float]] = {}
     for query, grades in qrels.items():
         binary[query] = {name: int(grade >= threshold) for name, grade in grades.items()}
     return binary
 
 
-def shared_documents(qrels: Qrels) -> dict[str, str]:
+def shared_documents(qrels: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
     """Return the relevant document of each query, as clusters of queries.
 
     Empty unless each query has exactly one, and some share it.
@@ -102,18 +116,23 @@ def judgement_counts(
     """
     judged_ids: set[str] = set()
     negative_count = 0
+    fractional_count = 0
     for grades in qrels.values():
         judged_ids.update(grades)
         negative_count += sum(grade < 0 for grade in grades.values())
+        fractional_count += sum(grade % 1 != 0 for grade in grades.values())
     missing_ids = sorted(judged_ids.difference(documents))
     composed_ids = _composed(documents)
     if not zeros:
         _check_unicode_forms(missing_ids, set(composed_ids), place=place)
     if len(missing_ids) > _MOST_MISSING * len(judged_ids):
+        hint = spelling_hint(missing_ids, documents)
+        if hint:
+            hint = f" {hint}."
         raise DataError(
             f"{place}: {len(missing_ids)} of {len(judged_ids)} judged documents are not in the "
             f"corpus ({listed(missing_ids[:_EXAMPLES])}, ...); its ids look like "
-            f"{some_ids(documents)}. Do the qrels belong to this corpus?"
+            f"{some_ids(documents)}.{hint} Do the qrels belong to this corpus?"
         )
     query_ids = set(queries)
     unjudged_count = 0
@@ -133,6 +152,7 @@ def judgement_counts(
         UNJUDGED: unjudged_count,
         UNKNOWN: len(qrels.keys() - query_ids),
         NEGATIVE: negative_count,
+        FRACTIONAL: fractional_count,
         TWINS: len(composed_ids) - len(set(composed_ids)),
     }
 
@@ -145,6 +165,33 @@ def _check_unicode_forms(missing_ids: list[str], forms: set[str], *, place: obje
             f"{place}: judged document {other_forms[0]!a:.60} is in the corpus only in another "
             f"Unicode form ({len(other_forms)} in total); write ids alike, as NFC or as NFD"
         )
+
+
+def spelling_hint(missing_ids: Iterable[str], documents: Collection[str]) -> str:
+    """Return which missing id is there in another spelling; empty if none is.
+
+    >>> spelling_hint(["7.0"], ["007", "8"])
+    "'7.0' is missing, and '007' is there: ids are compared character by character"
+    """
+    missing = list(missing_ids)
+    if not missing:
+        return ""
+    by_spelling = {_plain_spelling(name): name for name in documents}
+    for name in missing:
+        other = by_spelling.get(_plain_spelling(name))
+        if other is not None:
+            return (
+                f"{name!r:.60} is missing, and {other!r:.60} is there: ids are compared character "
+                "by character"
+            )
+    return ""
+
+
+def _plain_spelling(name: str) -> str:
+    """Return an id without differences of case, blanks, leading zeros, ``.0`` and suffix."""
+    plain = unicodedata.normalize("NFKC", name).casefold().strip().removeprefix("./")
+    plain = plain.removesuffix(".0").removesuffix(".md").removesuffix(".txt")
+    return plain.lstrip("0") or plain
 
 
 def _composed(names: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 from threading import Thread
 
 import pytest
@@ -13,7 +14,8 @@ from qwen3nb.datasets.custom.grades import GradeFile
 from qwen3nb.evaluation.judging import Grading, JudgingTask
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
-TEXTS = {"a": HOSTILE, "b": "second", "c": "third"}
+HEBREW = "\u05d0\u05d9\u05da \u05de\u05de\u05d9\u05d9\u05e0\u05d9\u05dd?"
+TEXTS = {"a": HOSTILE, "b": "second line\n" * 200, "c": "third"}
 
 
 @pytest.fixture
@@ -95,6 +97,9 @@ def test_the_page_runs_only_its_own_script_and_shows_texts_as_text(page):
         ({"host": "evil.example"}, 404),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost:1"}, 403),
+        ({"Origin": "http://127.0.0.1"}, 403),
+        ({"host": "127.0.0.1.evil.example:80"}, 404),
         ({"Content_Type": "text/plain"}, 403),
         ({"action": "nothing"}, 404),
     ],
@@ -133,10 +138,51 @@ def test_the_page_listens_on_this_machine_only(page):
     assert len(page.token) > 20
 
 
-def press(browser, page, key, *, until):
+def test_a_tunnel_may_have_another_port(page):
+    _, content, _ = call(page, "state")
+    body = grade_of(json.loads(content), 3)
+    tunnel = {"host": "localhost:9999", "Origin": "http://localhost:9999"}
+    assert call(page, "grade", body=body, **tunnel)[0] == 200
+
+
+@pytest.mark.parametrize("length", ["", "-1", "1e3", "x", "9" * 30])
+def test_a_length_that_is_none_is_refused(page, length):
+    own_host = f"{HOST}:{page.server_port}"
+    request = (
+        f"POST /{page.token}/grade HTTP/1.1\r\nHost: {own_host}\r\nOrigin: http://{own_host}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    )
+    with socket.create_connection((HOST, page.server_port), timeout=10) as connection:
+        connection.sendall(request.encode())
+        assert connection.makefile().readline().split()[1] in ("411", "413")
+
+
+def test_a_slow_client_stops_nobody_and_is_dropped(page, monkeypatch):
+    monkeypatch.setattr(page.RequestHandlerClass, "timeout", 0.2)
+    with socket.create_connection((HOST, page.server_port), timeout=10) as slow:
+        slow.sendall(f"POST /{page.token}/gra".encode())
+        assert call(page, "state")[0] == 200
+        assert slow.recv(1000) == b""
+
+
+def test_a_file_that_was_changed_by_hand_is_stated_on_the_page(page):
+    page.grading.file.file.write_text("nonsense\n", encoding="utf-8")
+    status, content, _ = call(page, "state")
+    assert (status, "grades.jsonl:1: not JSON" in json.loads(content)["error"]) == (400, True)
+
+
+def test_the_page_names_no_version_and_refuses_other_methods(page):
+    _, _, headers = call(page)
+    assert headers["Server"] == "qwen3nb"
+    connection = http.client.HTTPConnection(HOST, page.server_port, timeout=10)
+    connection.request("PUT", f"/{page.token}/grade")
+    assert connection.getresponse().status == 501
+
+
+def press(browser, page, key, *, until, **where):
     """Press a key, and wait until the file has as many grades and the page has its answer."""
     browser.wait("!isBusy")
-    browser.press(key)
+    browser.press(key, **where)
     browser.wait(f"!isBusy && document.getElementById('progress').dataset.lines === '{until}'")
     assert len(page.grading.file.read()) == until
 
@@ -160,3 +206,56 @@ def test_a_session_by_the_keyboard_alone_in_a_browser(page, tmp_path):
         assert browser.run("return document.images.length") == 0
         verdict = browser.run("return document.getElementById('verdict').textContent")
         assert verdict == page.grading.verdict().text
+
+
+SHOWN = "[...document.querySelectorAll('h1, #document')].map((part) => part.textContent)"
+NAMELESS = """[...document.querySelectorAll('[tabindex], button, progress')].filter((part) =>
+  !(part.getAttribute('aria-label') || part.textContent.trim())).length"""
+
+
+def hebrew_page(tmp_path):
+    rankings = {"old": {HEBREW: ["a", "b", "c"]}, "new": {HEBREW: ["c", "b", "a"]}}
+    texts = {**TEXTS, "a": HOSTILE * 200, "c": HEBREW * 200}
+    task = JudgingTask(texts, grading_pool(rankings, current="old"))
+    return JudgePage(Grading(task, GradeFile(tmp_path / "hebrew.jsonl"), grader="ann"))
+
+
+@pytest.mark.integration
+def test_long_texts_other_scripts_layouts_and_two_visits_in_a_browser(tmp_path):
+    with hebrew_page(tmp_path) as page, opened(tmp_path / "profile", width=390) as browser:
+        thread = Thread(target=page.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        browser.go(page.address)
+        browser.wait("document.getElementById('progress')?.dataset.lines === '0'")
+        shown = browser.run(f"return {SHOWN}")
+        browser.run("window.isFirstVisit = true; location.reload()")
+        browser.wait(
+            "!window.isFirstVisit && document.getElementById('progress')?.dataset.lines === '0'"
+        )
+        assert browser.run(f"return {SHOWN}") == shown  # the same question
+        assert (
+            browser.run("return getComputedStyle(document.querySelector('h1')).direction") == "rtl"
+        )
+        assert browser.run(f"return {NAMELESS}") == 0
+        assert browser.run("return document.documentElement.scrollWidth - innerWidth") <= 0
+        browser.press("PageDown", code="PageDown", number=34)
+        browser.wait("document.getElementById('document').scrollTop > 0")
+        # On a Russian keyboard, the key s writes another letter; on a French one, 1 writes &.
+        press(browser, page, "\u044b", until=1, code="KeyS")
+        press(browser, page, "&", until=2, code="Digit1")
+        browser.press("&", code="KeyS")
+        assert [line.grade for line in page.grading.file.read()] == [None, 1]
+        # By Tab to the only button that is left, and Enter.
+        assert browser.run("return document.activeElement.id") == "document"
+        browser.press("Tab", code="Tab", number=9)
+        assert browser.run("return document.activeElement.dataset.grade") == "undo"
+        browser.press("\r", code="Enter")
+        browser.wait("document.getElementById('progress').dataset.lines === '1'")
+        page.shutdown()
+        thread.join()
+        page.server_close()
+        browser.press("2")
+        browser.wait("!document.getElementById('problem').hidden")
+        problem = browser.run("return document.getElementById('problem').textContent")
+        assert problem.startswith("Not saved: ")
+        assert problem.endswith("Is qwen3nb judge still running?")

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from qwen3nb.datasets.custom.grades import GradeFile, GradeLine, agreement, newest_grades
+from qwen3nb.datasets.custom.grades import GradeFile, GradeLine, counted_grades
 from qwen3nb.datasets.rows import DataError
+from qwen3nb.evaluation.grader_agreement import agreement_of
 
 TIME = "2026-11-29T02:00:00+00:00"
 
@@ -24,7 +25,7 @@ def test_what_is_written_is_read(file):
     for each_line in lines:
         file.add(each_line)
     assert file.read() == lines
-    assert newest_grades(lines) == {("sort a list", "a"): 2}
+    assert counted_grades(lines) == {("sort a list", "a"): 2}
 
 
 def test_without_a_file_there_are_no_grades(file):
@@ -59,7 +60,7 @@ def test_a_line_that_a_kill_has_cut_is_left_out(file, length):
         ('{"query": "q", "document": "a", "grade": 1.5}', r":1: the grade is 1\.5; expected"),
         ('{"query": "q", "document": "a", "grade": true}', r":1: the grade is True; expected"),
         ('{"query": "q", "grade": 1}', r":1: expected a query and a document, such as"),
-        ("[1]}", r":1: not JSON; expected \{"),
+        ("[1]}", r":1: not JSON \(.*; expected \{"),
         ("[1]", r":1: expected an object such as"),
     ],
 )
@@ -86,18 +87,20 @@ def test_the_agreement_of_two_graders_is_weighted_by_the_distance():
     for document, (first, second) in grades.items():
         lines += [line(document, first), line(document, second, grader="bob")]
     lines.append(line("e", 3))  # by one grader only
-    kappa, pairs = agreement(lines, "ann", "bob")
+    agreement = agreement_of(lines, "ann", "bob")
     firsts, seconds = zip(*grades.values(), strict=True)
     seen = sum((a - b) ** 2 for a, b in zip(firsts, seconds, strict=True)) / 4
     by_chance = sum((a - b) ** 2 for a in firsts for b in seconds) / 16
-    assert (kappa, pairs) == (pytest.approx(1 - seen / by_chance), 4)
+    assert (agreement.kappa, agreement.pairs) == (pytest.approx(1 - seen / by_chance), 4)
 
 
 def test_without_two_pairs_or_two_grades_there_is_no_agreement():
     one_pair = [line("a", 3), line("a", 3, grader="bob")]
-    assert agreement(one_pair, "ann", "bob") == (None, 1)
+    agreement = agreement_of(one_pair, "ann", "bob")
+    assert (agreement.kappa, agreement.pairs) == (None, 1)
     alike = [*one_pair, line("b", 3), line("b", 3, grader="bob")]
-    assert agreement(alike, "ann", "bob") == (None, 2)
+    agreement = agreement_of(alike, "ann", "bob")
+    assert (agreement.kappa, agreement.pairs) == (None, 2)
 
 
 def test_lines_are_json_for_other_programs(file):

@@ -63,6 +63,20 @@ def test_the_better_model_is_taken_after_a_part_of_the_pool(task, tmp_path):
     assert verdict.title == "Take new instead of old"
     assert verdict.is_final
     assert verdict.graded < verdict.pool
+    assert "The other grades would turn this with a chance below 5 %." in verdict.text
+    # Few grades say little about other queries, and the sentence says so.
+    assert not verdict.best.is_general
+    assert verdict.text.endswith("Other queries like these may turn it.")
+
+
+def test_queries_that_all_agree_are_not_called_doubtful(task, tmp_path):
+    grading = Grading(task, GradeFile(tmp_path / "g.jsonl"), grader="ann")
+    for pair in range(len(task.pool)):
+        query, document = task.pool.queries[pair], task.pool.documents[pair]
+        is_relevant = document == f"d{QUERIES.index(query)}"
+        grading.grade(query, document, 3 if is_relevant else 0)
+    verdict = grading.verdict()
+    assert verdict.best.is_general
     assert verdict.text.endswith("The other grades would turn this with a chance below 5 %.")
 
 
@@ -87,6 +101,45 @@ def test_two_graders_share_a_file_and_are_asked_different_questions(task, tmp_pa
     question = ann.question()
     ann.grade(question.query, question.document, 1)
     assert len(bob.session().grades) == 1
+
+
+def test_two_graders_at_once_need_hardly_more_grades_than_one(tmp_path):
+    """Each answers what was drawn before the other's last grade, and the bets still count."""
+    from helpers.grading import small_task
+
+    task = small_task(queries=30)
+    alone = Grading(task, GradeFile(tmp_path / "alone.jsonl"), grader="ann")
+    together = [
+        Grading(task, GradeFile(tmp_path / "both.jsonl"), grader=name) for name in ("ann", "bob")
+    ]
+    for graders in ([alone], together):
+        shown = [grader.question() for grader in graders]
+        while any(shown):
+            for number, grader in enumerate(graders):
+                question = shown[number]
+                if question is not None:
+                    relevant = question.document == "dxxxxxxxxx"
+                    grader.grade(question.query, question.document, 3 if relevant else 0)
+                    shown[number] = grader.question()
+    assert alone.verdict().title == together[0].verdict().title == "Take new instead of old"
+    assert together[0].verdict().graded < 1.5 * alone.verdict().graded
+    # A new process has the same state from the file alone.
+    again = Grading(task, GradeFile(tmp_path / "both.jsonl"), grader="bob")
+    assert again.verdict() == together[1].verdict()
+    assert again.session().next_pair("bob") == together[1].session().next_pair("bob")
+
+
+def test_a_graders_question_stays_while_others_grade(task, tmp_path):
+    file = GradeFile(tmp_path / "g.jsonl")
+    ann, bob = Grading(task, file, grader="ann"), Grading(task, file, grader="bob")
+    question = ann.question()
+    ann.grade(question.query, question.document, 0)
+    shown = ann.question()
+    for _ in range(5):
+        question = bob.question()
+        bob.grade(question.query, question.document, 0)
+    assert ann.question() == shown
+    assert Grading(task, file, grader="ann").question() == shown  # and after a kill
 
 
 def test_grades_of_other_documents_are_left_out(task, tmp_path):
@@ -114,14 +167,17 @@ def test_where_all_grades_do_not_tell_it_says_how_many_queries_would(tmp_path):
     grading = Grading(
         judging_task(QUERIES, DOCUMENTS, models), GradeFile(tmp_path / "g.jsonl"), grader="ann"
     )
-    grade_all(grading)
+    for query, document in grading.task.pool.pairs:
+        relevant = f"d{QUERIES.index(query)}"
+        grading.grade(query, document, 3 if document == relevant else 0)
     (standing,) = grading.verdict().standings
     signs = np.array([1.0] * 7 + [-1.0] * 5)
     t = signs.mean() / (signs.std(ddof=1) / np.sqrt(12))
     assert standing.t == pytest.approx(t)
     assert standing.queries_needed == int(np.ceil(12 * (2.8 / t) ** 2))
-    assert grading.verdict().title == "Keep old"
-    assert f"about {standing.queries_needed:,} would" in grading.verdict().text
+    assert grading.verdict().title == "No decision between old and new"
+    assert "new is ahead, but these 12 queries do not tell." in grading.verdict().text
+    assert f"About {standing.queries_needed - 12:,} more would" in grading.verdict().text
 
 
 def test_two_models_of_one_name_are_refused():
@@ -187,6 +243,7 @@ def test_grades_are_queries_of_domain(cli, files, tmp_path):
     ("arguments", "message"),
     [
         (("--model", "bm25"), "a choice needs two models or more"),
+        ((*MODELS, "--again", "eve"), "unknown grader to grade again 'eve'"),
         ((*MODELS, "--read", "bad.csv"), "no column grade; expected query,document,text,grade"),
         ((*MODELS, "--read", "high.csv"), "high.csv:2: the grade is '7'; expected a whole number"),
     ],

@@ -8,12 +8,15 @@ weight. A document of equal ranks has the weight 0, and need not be graded.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qwen3nb.metrics.intervals import Array
 
 Ranking = Mapping[str, Sequence[str]]  # by query, ids of documents, the best first
+Flags = NDArray[np.bool_]
 DEPTH = 10  # ranks that count
 
 
@@ -31,19 +34,20 @@ class GradingPool:
     weights: Array  # (K, N)
     best_ranks: Array  # (N,) integers from 0: the best rank by any model
     times_found: Array  # (N,) integers: how many models rank it among the first
+    finders: Array  # (N,) integers from 0: the same number for pairs that the same models find
 
     def __len__(self) -> int:
         return len(self.queries)
 
-    @property
+    @cached_property
     def pairs(self) -> list[tuple[str, str]]:
         """The query and the document of each pair."""
         return list(zip(self.queries, self.documents, strict=True))
 
     @property
-    def counts(self) -> Array:
+    def counts(self) -> Flags:
         """Whether each pair counts for any candidate (N,)."""
-        return np.any(self.weights != 0, axis=0)
+        return np.asarray(np.any(self.weights != 0, axis=0))
 
 
 def grading_pool(
@@ -74,6 +78,8 @@ def grading_pool(
     row_of_model = {model: row for row, model in enumerate(rankings)}
     current_discounts = discounts[ranks[row_of_model[current]]]
     weights = [discounts[ranks[row_of_model[name]]] - current_discounts for name in candidates]
+    is_found = ranks < depth
+    _, finders = np.unique(is_found, axis=1, return_inverse=True)
     return GradingPool(
         current=current,
         candidates=tuple(candidates),
@@ -81,7 +87,8 @@ def grading_pool(
         documents=tuple(document for _, document in pairs),
         weights=np.array(weights),
         best_ranks=ranks.min(axis=0),
-        times_found=(ranks < depth).sum(axis=0),
+        times_found=is_found.sum(axis=0),
+        finders=np.asarray(finders, dtype=int).reshape(len(pairs)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Is a sum positive or negative? A test on a sample of its terms, valid at every look.
+"""Is a sum positive? A test on a sample of its terms, valid at every look.
 
 The terms are fixed but unknown until they are drawn. They are drawn one by one, without
 replacement, with chances that are stated before. After each draw there is an estimate of the whole
@@ -14,41 +14,43 @@ Sources: Waudby-Smith and Ramdas, "Estimating means of bounded random variables 
 without replacement" (UAI 2023).
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
-from scipy.special import logsumexp
+from numpy.typing import ArrayLike
 
 from qwen3nb.metrics.intervals import Array
 
 _STAKES = np.linspace(0.03, 0.97, 24)  # shares of the largest bet that cannot lose everything
 
 
-@dataclass
 class PositiveTest:
-    """A gambler who bets that a sum is positive.
+    """Gamblers who each bet that a sum of theirs is positive.
 
-    The capital is split evenly over several stakes, all of which are played to the end.
+    The capital of each is split evenly over several stakes, all of which are played to the end.
     """
 
-    # The logarithm of the capital of each stake.
-    _log_capitals: Array = field(default_factory=lambda: np.zeros(len(_STAKES)))
-    _largest: float = 0.0  # the logarithm of the largest capital so far
+    def __init__(self, *shape: int) -> None:
+        # The logarithm of the capital of each gambler's stakes.
+        self._log_capitals = np.zeros((*shape, len(_STAKES)))
+        self._largest = np.zeros(shape)  # the logarithm of each gambler's largest capital so far
 
-    def bet(self, estimate: float, *, least: float) -> None:
+    def bet(self, estimates: ArrayLike, *, least: ArrayLike) -> None:
         """Play one draw.
 
         Args:
-            estimate: of the sum, after the draw.
-            least: what the estimate is at least. It must follow from what was known before.
+            estimates: of each sum, after the draw.
+            least: what each estimate is at least. It must follow from what was known before. One
+                that is lower counts as this.
         """
-        if least >= 0:  # the sum is not negative, whatever is drawn
-            return
-        self._log_capitals = self._log_capitals + np.log1p(_STAKES * estimate / -least)
-        log_capital = float(logsumexp(self._log_capitals)) - np.log(len(_STAKES))
-        self._largest = max(self._largest, log_capital)
+        least = np.asarray(least, dtype=float)
+        can_lose = least < 0  # otherwise the sum is not negative, whatever is drawn
+        returns = np.where(can_lose, estimates, 0.0) / np.where(can_lose, -least, 1.0)
+        returns = np.maximum(returns, -1.0)
+        self._log_capitals += np.log1p(_STAKES * returns[..., np.newaxis])
+        peaks = self._log_capitals.max(axis=-1)
+        shares = np.exp(self._log_capitals - peaks[..., np.newaxis]).mean(axis=-1)
+        self._largest = np.maximum(self._largest, peaks + np.log(shares))
 
     @property
-    def p_value(self) -> float:
-        """The p-value of "the sum is 0 or negative", valid at every look."""
-        return float(np.exp(-self._largest))
+    def p_values(self) -> Array:
+        """The p-value of "the sum is 0 or negative" for each sum, valid at every look."""
+        return np.exp(-self._largest)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import getpass
-import io
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,15 @@ import click
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command
+from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
-    from qwen3nb.datasets.custom.grades import GradeFile, GradeLine
+    from qwen3nb.datasets.custom.grade_sheets import KnownTexts
+    from qwen3nb.datasets.custom.grades import GradeFile
+    from qwen3nb.datasets.custom.query_texts import TextEntries
     from qwen3nb.evaluation.judging import Grading, JudgingTask
-
-_KEYS = "0-3, s: cannot tell, u: undo, q: quit"
-_LONGEST_TEXT = 2000  # characters of a document on the terminal
+    from qwen3nb.models.model import Model
 
 
 @click.command(cls=Command)
@@ -31,16 +33,24 @@ _LONGEST_TEXT = 2000  # characters of a document on the terminal
     "models",
     repeatable=True,
     required=True,
-    help="Folder, name or hub id; two or more, the first is in use.",
+    help="Folder, name, hub id, LABEL=MODEL or a fusion; two or more, the first is in use.",
 )
 @opt.option("--grades", type=opt.FILE, help="File of the grades.  [default: grades.jsonl]")
-@opt.option("--grader", metavar="NAME", help="Who grades.  [default: your login name]")
+@opt.option(
+    "--grader",
+    metavar="NAME",
+    help="Who grades: a name, or a language model (api:URL#MODEL, ./FOLDER, ORG/NAME).  "
+    "[default: your login name]",
+)
 @opt.flag("--terminal", help="Grade here instead of on a page.")
 @opt.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the page; 0: any.")
-@opt.option("--sheet", type=opt.FILE, help="Write what is left to grade as CSV, and stop.")
-@opt.option("--read", "sheets", type=opt.FILE, multiple=True, help="Read a CSV that came back.")
+@opt.option("--sheet", type=opt.FILE, help="Write what is left as CSV or .jsonl, and stop.")
+@opt.option("--read", "sheets", type=opt.FILE, multiple=True, help="Read a sheet that came back.")
+@opt.option("--again", metavar="NAME", help="Grade what NAME graded, for the agreement.")
 @opt.option("--id-column", metavar="NAME", help="Column of the ids.  [default: id]")
 @opt.option("--text", metavar="TEMPLATE", help="Text, as '{title}. {body}'.  [default: {text}]")
+@opt.CHUNKS
+@opt.option("--name", help="Name of the collection.  [default: of the documents]")
 @opt.seed_option("Seed of what is asked next.")
 def judge(
     *,
@@ -53,8 +63,11 @@ def judge(
     port: int,
     sheet: Path | None,
     sheets: Sequence[Path],
+    again: str | None,
     id_column: str | None,
     text: str | None,
+    chunks: str,
+    name: str | None,
     seed: int,
 ) -> None:
     """Grade documents by the keyboard until the grades decide which model to use.
@@ -64,126 +77,230 @@ def judge(
         --model bm25,encoder
     qwen3nb judge --queries queries.txt --documents docs.jsonl \\
         --model bm25,encoder --terminal --grader ann
+    qwen3nb judge --queries queries.txt --documents docs.jsonl \\
+        --model bm25,encoder --again ann --grader api:http://host:8000#llm
     qwen3nb domain --queries grades.jsonl --documents docs.jsonl \\
         --text "{title}. {body}" --model bm25,encoder
 
     A page opens on this machine. It shows a query and one document, and takes a grade from 0 to
     3. What is asked next is drawn by how much it can change the decision. It ends when the other
     grades would turn the decision with a chance below 5 %, however often one looks.
+
+    If a document is graded twice, a person's grade counts before a language model's, else the
+    later one. Texts leave this machine only for a grader or model that is named api:URL#MODEL.
     """
     from qwen3nb.datasets.custom.documents import find_layout, read_documents
+    from qwen3nb.datasets.custom.grade_sheets import KnownTexts
     from qwen3nb.datasets.custom.grades import GradeFile
-    from qwen3nb.datasets.custom.queries import read_query_texts
+    from qwen3nb.datasets.custom.query_texts import read_entries
     from qwen3nb.evaluation.judging import Grading, judging_task
-    from qwen3nb.models.model import Model
 
     if len(models) < 2:
         raise click.UsageError("a choice needs two models or more: give --model again")
     file = GradeFile(grades or Path("grades.jsonl"))
-    name = grader or getpass.getuser()
-    for returned_sheet in sheets:
-        _read_sheet(returned_sheet, file, name)
+    lines = file.read()  # what is wrong in it is said before the models search
+    if again:
+        check_choice("grader to grade again", again, dict.fromkeys(line.grader for line in lines))
     layout = find_layout(id_column=id_column, text=text)
+    entries = read_entries(queries)
+    query_texts, kinds = entries.texts, entries.generated
     collection = read_documents(documents, layout)
+    known_texts = KnownTexts(query_texts, collection.texts)
+    for returned_sheet in sheets:
+        _read_sheet(returned_sheet, file, grader or "", known_texts, kinds)
     opt.hide_library_bars()
     task = judging_task(
-        read_query_texts(queries), collection.texts, [Model(model) for model in models]
+        query_texts,
+        collection.texts,
+        [_model(model) for model in models],
+        generated=kinds,
+        chunks=chunks,
     )
-    grading = Grading(task, file, grader=name, seed=seed)
+    _add_grades_of_queries(queries, entries, task, file)
     if sheet is not None:
-        _write_sheet(sheet, task, file.read())
-    elif terminal:
-        _grade_here(grading)
+        _write_sheet(sheet, task, file)
+    if sheet is not None or (sheets and not terminal):
+        grading = Grading(task, file, grader=grader or "", seed=seed)
+    elif grader and _names_language_model(grader):
+        grading = _grade_by_model(grader, task, file, seed=seed, again=again or "")
     else:
-        _serve(grading, port)
-    _print_end(grading)
-
-
-def _grade_here(grading: Grading) -> None:
-    """Ask for grades on the terminal."""
-    while True:
-        question = grading.question()
-        if question is None:
-            return
-        text = question.text
-        if len(text) > _LONGEST_TEXT:
-            text = f"{text[:_LONGEST_TEXT]} …"
-        say(f"\n{question.query}", bold=True)
-        say(text)
-        answer = click.prompt(_KEYS, prompt_suffix=" > ").strip().lower()
-        if answer == "q":
-            return
-        if answer == "u":
-            grading.undo()
-        elif answer == "s":
-            grading.grade(question.query, question.document, None)
-        elif answer in ("0", "1", "2", "3"):
-            grading.grade(question.query, question.document, int(answer))
+        grader = grader or _login_name()
+        grading = Grading(task, file, grader=grader, seed=seed, again=again or "")
+        if terminal:
+            _grade_on_terminal(grading)
         else:
-            say(f"expected one of {_KEYS}; got {answer!r:.20}", fg="yellow")
+            _serve(grading, port)
+    _print_end(grading)
+    _keep_verdict(grading, collection.name, name)
+
+
+def _add_grades_of_queries(
+    queries: Path, entries: TextEntries, task: JudgingTask, file: GradeFile
+) -> None:
+    """Add the grades that the queries have to the file, so that they are not asked for again.
+
+    Their grader is the name of the file of queries.
+    """
+    from qwen3nb.datasets.custom.grades import GradeLine, is_grade_file, now
+
+    # The grades of such a file have graders of their own.
+    if queries.is_file() and is_grade_file(queries):
+        return
+    known_grades = entries.grades
+    graded_pairs = {line.pair for line in file.read()}
+    new_lines = []
+    for pair in task.pool.pairs:
+        if pair in known_grades and pair not in graded_pairs:
+            query, document = pair
+            new_lines.append(GradeLine(query, document, known_grades[pair], queries.name, now()))
+    if new_lines:
+        file.add(*new_lines)
+        click.echo(f"{paths.shown(queries)}: {len(new_lines):,} grades are known")
+
+
+def _model(text: str) -> Model:
+    """Return the model of a spec, or of ``LABEL=SPEC``."""
+    from qwen3nb.datasets.custom.queries import label_and_spec
+    from qwen3nb.models.model import Model
+
+    label, spec = label_and_spec(text)
+    return Model(spec, name=label)
+
+
+def _names_language_model(grader: str) -> bool:
+    """Whether a grader is a server's model, a folder or a hub id; no person's name has a slash."""
+    return grader.startswith("api:") or "/" in grader
+
+
+def _login_name() -> str:
+    """Return the name of the user of this machine."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a user without a name, as in some containers
+        raise click.UsageError("who grades? This user has no name; give --grader NAME") from None
+
+
+def _grade_by_model(
+    spec: str, task: JudgingTask, file: GradeFile, *, seed: int, again: str
+) -> Grading:
+    """Let a language model grade, and return its grading."""
+    from qwen3nb.evaluation.judging import Grading
+    from qwen3nb.evaluation.model_grader import grade_all, language_model
+    from qwen3nb.models.generation import load_generator
+
+    generator = load_generator(spec)
+    model = language_model(spec, generator)
+    grading = Grading(task, file, grader=generator.label, seed=seed, again=again, model=model)
+    try:
+        counts = grade_all(grading, generator)
+        click.echo(f"{generator.label}: {counts.text}")
+    except KeyboardInterrupt:
+        click.echo("\nStopped. Every grade is saved.")
+    return grading
+
+
+def _grade_on_terminal(grading: Grading) -> None:
+    """Ask for grades on the terminal."""
+    from qwen3nb.cli.judge_terminal import grade_here
+
+    try:
+        grade_here(grading)
+    except KeyboardInterrupt:
+        click.echo()
 
 
 def _serve(grading: Grading, port: int) -> None:
     """Serve the page until the program is stopped."""
-    import webbrowser
-
     from qwen3nb.cli.judge_page import JudgePage
 
-    with JudgePage(grading, port=port) as page:
+    try:
+        page = JudgePage(grading, port=port)
+    except OSError as error:
+        raise click.ClickException(f"port {port}: {error.strerror}; give another --port") from None
+    with page:
         say(f"Grade at {page.address}", bold=True)
         say("Ctrl-C ends. Every grade is saved at once.")
-        webbrowser.open(page.address)
+        if _is_remote():
+            say(
+                f"From another machine, first: ssh -L {page.server_port}:127.0.0.1:"
+                f"{page.server_port} HOST; or grade here: --terminal"
+            )
+        else:
+            _open_browser(page.address)
         try:
             page.serve_forever()
         except KeyboardInterrupt:
             click.echo()
 
 
-def _print_end(grading: Grading) -> None:
-    """Print the verdict, where the grades are, and how well two graders agree."""
-    from qwen3nb.datasets.custom.grades import agreement
+def _is_remote() -> bool:
+    """Whether this machine has no screen that the user sees."""
+    has_screen = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    is_unix_without_screen = sys.platform.startswith("linux") and not has_screen
+    return "SSH_CONNECTION" in os.environ or is_unix_without_screen
 
-    say(grading.verdict().text, bold=True)
-    lines = grading.file.read()
-    graders = list(dict.fromkeys(line.grader for line in lines))
-    for number, second in enumerate(graders):
-        for first in graders[:number]:
-            kappa, pairs = agreement(lines, first, second)
-            if kappa is not None:
-                click.echo(f"{first} and {second}: weighted kappa {kappa:.2f} on {pairs} documents")
+
+def _open_browser(address: str) -> None:
+    """Open a page in the user's browser, if there is one."""
+    import webbrowser
+
+    try:
+        webbrowser.open(address)
+    except (webbrowser.Error, OSError):
+        say("No browser was found: open the address yourself.")
+
+
+def _print_end(grading: Grading) -> None:
+    """Print the verdict, how well graders agree, and where the grades are."""
+    progress = grading.progress()
+    say(progress.verdict.text, bold=True)
+    for agreement in progress.agreements:
+        say(agreement.text)
     click.echo(paths.shown(grading.file.file))
 
 
-def _write_sheet(sheet: Path, task: JudgingTask, lines: Sequence[GradeLine]) -> None:
-    """Write every document that counts and has no grade, for a program of tables."""
-    from qwen3nb.datasets.custom.grades import SHEET_COLUMNS
-    from qwen3nb.utils.atomic_files import write_text
-    from qwen3nb.utils.format import inert_text
+def _keep_verdict(grading: Grading, documents: str, name: str | None) -> None:
+    """Keep the verdict for the page of own data, in a study."""
+    from qwen3nb.datasets.custom.load import collection_stem
+    from qwen3nb.evaluation.judged import save_verdict
 
-    graded_pairs = {line.pair for line in lines}
-    stream = io.StringIO()
-    writer = csv.writer(stream)
-    writer.writerow(SHEET_COLUMNS)
-    count = 0
+    task = grading.task
+    queries = len(set(task.pool.queries))
+    stem = collection_stem(documents, name, generated=task.generated_queries, queries=queries)
+    file = save_verdict(grading, stem)
+    if file is not None:
+        click.echo(f"{paths.shown(file)}: for the page of own data")
+
+
+def _write_sheet(sheet: Path, task: JudgingTask, file: GradeFile) -> None:
+    """Write every document that counts and has no grade."""
+    from qwen3nb.datasets.custom.grade_sheets import write_sheet
+
+    graded_pairs = {line.pair for line in file.read()}
+    rows = []
     for pair, is_needed in zip(task.pool.pairs, task.pool.counts, strict=True):
         if is_needed and pair not in graded_pairs:
             query, document = pair
-            text = task.documents[document]
-            writer.writerow([inert_text(query), inert_text(document), inert_text(text), ""])
-            count += 1
-    write_text(sheet, stream.getvalue())
-    click.echo(f"{paths.shown(sheet)}: {count:,} documents to grade from 0 to 3")
+            rows.append((query, document, task.documents[document]))
+    write_sheet(sheet, rows)
+    click.echo(f"{paths.shown(sheet)}: {len(rows):,} documents to grade from 0 to 3")
 
 
-def _read_sheet(sheet: Path, file: GradeFile, grader: str) -> None:
-    """Add the grades of a sheet to the file, but those that it has."""
-    from qwen3nb.datasets.custom.grades import read_sheet
+def _read_sheet(
+    sheet: Path, file: GradeFile, grader: str, known_texts: KnownTexts, kinds: Mapping[str, str]
+) -> None:
+    """Add the grades of a sheet to the file, but those that it has.
+
+    Generated queries are marked by their ``kinds``.
+    """
+    from qwen3nb.datasets.custom.grade_sheets import read_sheet
 
     known_grades = {(line.pair, line.grade, line.grader) for line in file.read()}
     new_lines = []
-    for line in read_sheet(sheet, grader):
+    for line in read_sheet(sheet, grader, known_texts):
         if (line.pair, line.grade, line.grader) not in known_grades:
-            new_lines.append(line)
-    for line in new_lines:
-        file.add(line)
-    click.echo(f"{paths.shown(sheet)}: {len(new_lines):,} new grades by {grader}")
+            new_lines.append(replace(line, generated=kinds.get(line.query, line.generated)))
+    if new_lines:
+        file.add(*new_lines)
+    graders = ", ".join(dict.fromkeys(line.grader for line in new_lines)) or grader or "anybody"
+    click.echo(f"{paths.shown(sheet)}: {len(new_lines):,} new grades by {graders}")

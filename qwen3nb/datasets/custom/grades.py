@@ -1,28 +1,42 @@
-"""Grades that people give one after the other, in a file that only grows.
+"""Grades that are given one after the other, in a file that only grows.
 
 Each line is a JSON object, such as
 
     {"query": "sort a list", "document": "list.sort", "grade": 3, "grader": "ann", "time": "…"}
 
-The grade ``null`` says that the grader could not tell. ``{"undo": true, "grader": "ann"}`` takes
-back the last line of a grader. A line is written with one system call and flushed to disk, so that
-a kill loses nothing, and two people can share a file.
+The grade ``null`` says that the grader could not tell. A language model's line also has ``model``:
+its spec, its identity, and a digest of the prompt. ``{"undo": true, "grader": "ann"}`` takes back
+the last line of a grader. A line is written with one system call and flushed to disk, so that a
+kill loses nothing, and several people can share a file.
+
+If a document is graded twice for a query, a person's grade counts before a language model's. Of
+two persons, or of two models, the later counts.
 """
 
 import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from qwen3nb.datasets.rows import DataError, csv_header, csv_rows, stated_number
-from qwen3nb.utils.format import without_apostrophe
+from qwen3nb.datasets.custom.generated import stated_kind
+from qwen3nb.datasets.rows import DataError, unicode_text
+from qwen3nb.utils.atomic_files import append_durably, exclusive_lock
+from qwen3nb.utils.strict_json import parse_json
 
 HIGHEST_GRADE = 3
-SHEET_COLUMNS = ("query", "document", "text", "grade")
-_LARGEST_SHEET = 256 << 20  # bytes
-_EXAMPLE = '{"query": "sort a list", "document": "list.sort", "grade": 3, "grader": "ann"}'
+EXAMPLE = '{"query": "sort a list", "document": "list.sort", "grade": 3, "grader": "ann"}'
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_CUT_TEXT = "Unterminated string"  # how JSON calls a text that a kill has cut
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """The language model that gave a grade."""
+
+    spec: str  # as named on the command line
+    identity: str  # of the model
+    prompt: str  # SHA-256 of the prompt, without query and document
 
 
 @dataclass(frozen=True)
@@ -34,11 +48,17 @@ class GradeLine:
     grade: int | None  # None: the grader could not tell
     grader: str
     time: str  # ISO 8601
+    model: LanguageModel | None = None  # None: a person
+    generated: str = ""  # how the query was made; empty for one that people asked
 
     @property
     def pair(self) -> tuple[str, str]:
         """The query and the document."""
         return self.query, self.document
+
+    def yields_to(self, counted: "GradeLine") -> bool:
+        """Whether the grade that counts so far stays: a person's, if this is a model's."""
+        return self.model is not None and counted.model is None
 
 
 def now() -> str:
@@ -60,123 +80,145 @@ class GradeFile:
         Raises:
             DataError: a line is no grade; names the line, and shows one that is right.
         """
-        lines: list[GradeLine] = []
+        return [line for _, line in self.read_with_places()]
+
+    def read_with_places(self) -> list[tuple[str, GradeLine]]:
+        """Return the grades of `read`, each with its place, such as ``grades.jsonl:7``."""
+        lines: list[tuple[str, GradeLine]] = []
         for place, row in self._rows():
-            grader = str(row.get("grader", ""))
+            grader = _grader(place, row)
             if row.get("undo"):
                 _take_back(lines, grader)
             else:
-                lines.append(_grade_line(place, row, grader))
+                lines.append((place, grade_line(place, row, grader)))
         return lines
 
-    def add(self, line: GradeLine) -> None:
-        """Write a grade durably before returning."""
-        self._append(asdict(line))
+    def add(self, *lines: GradeLine) -> None:
+        """Write grades durably before returning."""
+        rows = []
+        for line in lines:
+            row = asdict(line)
+            if line.model is None:
+                del row["model"]
+            if not line.generated:
+                del row["generated"]
+            rows.append(row)
+        with exclusive_lock(self.file):
+            self._append(rows)
 
     def undo(self, grader: str) -> GradeLine | None:
         """Take back the last grade of a grader and return it; None if there is none."""
-        by_grader = [line for line in self.read() if line.grader == grader]
-        if not by_grader:
-            return None
-        self._append({"undo": True, "grader": grader, "time": now()})
+        with exclusive_lock(self.file):
+            by_grader = [line for line in self.read() if line.grader == grader]
+            if not by_grader:
+                return None
+            self._append([{"undo": True, "grader": grader, "time": now()}])
         return by_grader[-1]
 
     def _rows(self) -> Iterator[tuple[str, dict[str, object]]]:
         """Yield the place and the object of each line."""
         if not self.file.exists():
             return
-        for number, text in enumerate(self.file.read_text(encoding="utf-8").split("\n"), start=1):
-            if not text.strip():
-                continue
-            place = f"{self.file}:{number}"
-            try:
-                row = json.loads(text)
-            except ValueError:
-                if not text.rstrip().endswith("}"):  # cut by a kill
-                    continue
-                raise DataError(f"{place}: not JSON; expected {_EXAMPLE}") from None
-            if not isinstance(row, dict):
-                raise DataError(f"{place}: expected an object such as {_EXAMPLE}")
-            yield place, row
+        if not self.file.is_file():
+            raise DataError(f"{self.file}: not a file; expected lines such as {EXAMPLE}")
+        content = self.file.read_bytes().removeprefix(_BYTE_ORDER_MARK)
+        for number, line in enumerate(content.split(b"\n"), start=1):
+            row = _object(line.strip(), place=f"{self.file}:{number}")
+            if row is not None:
+                yield f"{self.file}:{number}", row
 
-    def _append(self, row: dict[str, object]) -> None:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            # The break before the line ends one that a kill has cut.
-            os.write(handle, f"\n{json.dumps(row, ensure_ascii=False)}\n".encode())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def read_sheet(sheet: Path, grader: str) -> list[GradeLine]:
-    """Return the grades of a CSV file with `SHEET_COLUMNS`; rows without one are left out.
-
-    Raises:
-        DataError: a column is missing, or a cell is no grade.
-    """
-    rows = csv_rows(sheet, byte_limit=_LARGEST_SHEET)
-    header = csv_header(rows, file=sheet)
-    missing = [name for name in SHEET_COLUMNS if name not in header and name != "text"]
-    if missing:
-        names = ",".join(SHEET_COLUMNS)
-        raise DataError(f"{sheet}:1: no column {', '.join(missing)}; expected {names}")
-    lines = []
-    for number, cells in rows:
-        row = dict(zip(header, cells, strict=False))
-        cell = row.get("grade", "").strip()
-        if not cell:
-            continue
-        grade = stated_grade(cell, place=f"{sheet}:{number}")
-        query, document = without_apostrophe(row["query"]), without_apostrophe(row["document"])
-        lines.append(GradeLine(query, document, grade, grader, now()))
-    return lines
-
-
-def stated_grade(text: str, *, place: str) -> int:
-    """Return the grade that a cell states.
-
-    Raises:
-        DataError: it is no whole number from 0 to `HIGHEST_GRADE`.
-    """
-    number = stated_number(text)
-    is_grade = number is not None and number == int(number) and 0 <= number <= HIGHEST_GRADE
-    if number is None or not is_grade:
-        raise DataError(
-            f"{place}: the grade is {text!r:.40}; expected a whole number from 0 to "
-            f"{HIGHEST_GRADE}, or nothing"
+    def _append(self, rows: Sequence[Mapping[str, object]]) -> None:
+        # The break before a line ends one that a kill has cut.
+        texts = [f"\n{json.dumps(row, ensure_ascii=False)}\n" for row in rows]
+        append_durably(
+            self.file,
+            "".join(texts).encode(),
+            if_cut="only a part of a grade was written; is the disk full?",
         )
-    return int(number)
 
 
-def _take_back(lines: list[GradeLine], grader: str) -> None:
+def _object(line: bytes, *, place: str) -> dict[str, object] | None:
+    """Return the object of a line; None for a blank one, or one that a kill has cut.
+
+    Raises:
+        DataError: anything else.
+    """
+    if not line:
+        return None
+    try:
+        row = parse_json(line.decode("utf-8"))
+    except ValueError as error:
+        is_cut = not line.endswith(b"}") or str(error).startswith(_CUT_TEXT)
+        if line.startswith(b"{") and is_cut:
+            return None
+        raise DataError(f"{place}: not JSON ({error}); expected {EXAMPLE}") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{place}: expected an object such as {EXAMPLE}")
+    return row
+
+
+def _take_back(lines: list[tuple[str, GradeLine]], grader: str) -> None:
     """Remove the last line of a grader."""
     for position in reversed(range(len(lines))):
-        if lines[position].grader == grader:
+        _, line = lines[position]
+        if line.grader == grader:
             del lines[position]
             return
 
 
-def _grade_line(place: str, row: dict[str, object], grader: str) -> GradeLine:
-    """Return the grade of a line; raise DataError if it has none."""
-    query, document, grade = row.get("query"), row.get("document"), row.get("grade")
+def _grader(place: str, row: Mapping[str, object]) -> str:
+    """Return the name of the grader of a line; raise DataError if it has none."""
+    grader = row.get("grader", "")
+    if not isinstance(grader, str):
+        raise DataError(f"{place}: the grader is {grader!r:.40}; expected a name, as in {EXAMPLE}")
+    return grader
+
+
+def grade_line(place: str, row: Mapping[str, object], grader: str) -> GradeLine:
+    """Return the grade of an object; raise DataError if it has none."""
+    query, document = row.get("query"), row.get("document")
     if not isinstance(query, str) or not isinstance(document, str):
-        raise DataError(f"{place}: expected a query and a document, such as {_EXAMPLE}")
-    time = str(row.get("time", ""))
+        raise DataError(f"{place}: expected a query and a document, such as {EXAMPLE}")
+    if not unicode_text(query) or not unicode_text(document):
+        raise DataError(f"{place}: the query or the document is not valid Unicode")
+    return GradeLine(
+        query,
+        document,
+        grade=_grade(place, row.get("grade")),
+        grader=grader,
+        time=str(row.get("time", "")),
+        model=_language_model(place, row.get("model")),
+        generated=str(stated_kind(row.get("generated"))),
+    )
+
+
+def _grade(place: str, grade: object) -> int | None:
+    """Return a grade, or None; raise DataError for anything else."""
     if grade is None:
-        return GradeLine(query, document, None, grader, time)
-    if not isinstance(grade, int) or isinstance(grade, bool) or not 0 <= grade <= HIGHEST_GRADE:
+        return None
+    is_whole = isinstance(grade, int) and not isinstance(grade, bool)
+    if not is_whole or grade not in range(HIGHEST_GRADE + 1):
         raise DataError(
             f"{place}: the grade is {grade!r:.40}; expected a whole number from 0 to "
             f"{HIGHEST_GRADE}, or null"
         )
-    return GradeLine(query, document, grade, grader, time)
+    return int(str(grade))
+
+
+def _language_model(place: str, fields: object) -> LanguageModel | None:
+    """Return the language model of a line; None for a person's."""
+    if fields is None:
+        return None
+    if isinstance(fields, Mapping) and set(fields) == {"spec", "identity", "prompt"}:
+        return LanguageModel(**{name: str(value) for name, value in fields.items()})
+    raise DataError(
+        f"{place}: the model is {fields!r:.60}; expected spec, identity and prompt, or none"
+    )
 
 
 def is_grade_file(file: Path) -> bool:
     """Return whether a file holds grades: its first line names a document and a grader."""
-    with file.open(encoding="utf-8", errors="replace") as stream:
+    with file.open(encoding="utf-8-sig", errors="replace") as stream:
         lines = (line for line in stream if line.strip())
         first_line = next(lines, "")
     try:
@@ -186,31 +228,36 @@ def is_grade_file(file: Path) -> bool:
     return isinstance(row, dict) and {"query", "document", "grader"} <= row.keys()
 
 
-def newest_grades(lines: Iterable[GradeLine]) -> dict[tuple[str, str], int]:
-    """Return the last grade of each pair of query and document, by any grader."""
-    grades: dict[tuple[str, str], int] = {}
+def counted_lines(lines: Iterable[GradeLine]) -> dict[tuple[str, str], GradeLine]:
+    """Return the line that counts for each pair of query and document that has a grade.
+
+    A person's counts before a language model's; else the later counts.
+    """
+    counted: dict[tuple[str, str], GradeLine] = {}
     for line in lines:
+        if line.grade is None:
+            continue
+        earlier = counted.get(line.pair)
+        if earlier is None or not line.yields_to(earlier):
+            counted[line.pair] = line
+    return counted
+
+
+def counted_grades(lines: Iterable[GradeLine]) -> dict[tuple[str, str], int]:
+    """Return the grade that counts for each pair of query and document; see `counted_lines`."""
+    grades = {}
+    for pair, line in counted_lines(lines).items():
         if line.grade is not None:
-            grades[line.pair] = line.grade
+            grades[pair] = line.grade
     return grades
 
 
-def agreement(lines: Sequence[GradeLine], first: str, second: str) -> tuple[float | None, int]:
-    """Return Cohen's kappa of two graders with quadratic weights, and the pairs that both graded.
-
-    None if it is not defined: fewer than two pairs, or each gave one and the same grade to all.
-    Source: Cohen, "Weighted kappa" (Psychological Bulletin, 1968).
-    """
-    from sklearn.metrics import cohen_kappa_score
-
-    first_grades = newest_grades(line for line in lines if line.grader == first)
-    second_grades = newest_grades(line for line in lines if line.grader == second)
-    pairs = sorted(first_grades.keys() & second_grades.keys())
-    first_values = [first_grades[pair] for pair in pairs]
-    second_values = [second_grades[pair] for pair in pairs]
-    has_one_grade = len({*first_values, *second_values}) < 2
-    if len(pairs) < 2 or has_one_grade:
-        return None, len(pairs)
-    labels = list(range(HIGHEST_GRADE + 1))
-    kappa = cohen_kappa_score(first_values, second_values, weights="quadratic", labels=labels)
-    return float(kappa), len(pairs)
+def graders_of(lines: Iterable[GradeLine]) -> list[str]:
+    """Return who graded, in the order of their first lines; a language model is marked as one."""
+    names: dict[str, None] = {}
+    for line in lines:
+        name = line.grader or "somebody"
+        if line.model is not None:
+            name += " (a language model)"
+        names[name] = None
+    return list(names)

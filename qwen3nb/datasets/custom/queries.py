@@ -3,12 +3,18 @@
 ::
 
     [[queries]]
-    id = "q001"                     # letters, digits, . _ -
+    id = "q001"                     # blanks and commas may be in it
     query = "rust grep tool"
     category = "composite"          # optional, a name like an id
     cluster = "user 12"             # optional: queries of one user or document, tested together
-    relevance_grades = { "acme/grep" = 3, "acme/tmux" = 1 }    # up to 3; absent scores 0
+    relevance_grades = { "acme/grep" = 3, "acme/tmux" = 1 }    # 0.5 is a grade, too
     expected = ["acme/grep"]        # optional; `expected_repos` is an alias
+    complete = true                 # optional: what has no grade is not relevant, for this query
+    generated = "title"             # made from a document in this way, and not asked by people
+
+    [[generated]]                   # optional: how queries were made, see `qwen3nb queries`
+    seed = 0
+    documents = "3f1a…"             # SHA-256 of the documents
 
     [models.current]                # optional: the models to compare by default
     model_id = "intfloat/e5-small-v2"      # a hub id, a name, bm25; ./folder: next to this file;
@@ -23,7 +29,8 @@
     prompts = { query = "Represent this sentence for searching relevant passages: " }
 
     [settings]                      # optional; see `ScoringSettings`
-    relevance_threshold = 2
+    relevance_threshold = 2         # 1 if no grade is above 1
+    highest_grade = 3               # of the scale; a higher grade is refused as a slip
     complete = true                 # every relevant document has a grade: what has none is not
                                     # relevant; by default it is unknown
 
@@ -33,7 +40,7 @@ refused and what is counted.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -41,11 +48,30 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 import pydantic
 from pydantic_core import PydanticCustomError
 
+from qwen3nb.datasets.collection_files import is_collection_folder, read_collection_folder
 from qwen3nb.datasets.custom.formats import all_suffixes, find_format, plain_suffix
-from qwen3nb.datasets.custom.golden_sets import read_golden_set, with_our_names
+from qwen3nb.datasets.custom.generated import kind_of, stated_kind
+from qwen3nb.datasets.custom.golden_sets import (
+    EXAMPLE,
+    NAME,
+    GoldenSet,
+    golden_set_of,
+    golden_set_of_list,
+    read_golden_set,
+)
 from qwen3nb.datasets.custom.grades import HIGHEST_GRADE
-from qwen3nb.datasets.in_memory import table_rows
-from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, printable, read_text
+from qwen3nb.datasets.custom.lines import FieldLines
+from qwen3nb.datasets.in_memory import plain_content
+from qwen3nb.datasets.judgement_lists import read_text_list
+from qwen3nb.datasets.judgements import CONFLICTING
+from qwen3nb.datasets.rows import (
+    LARGEST_GRADE,
+    DataError,
+    checked_id,
+    printable,
+    read_text,
+    stated_number,
+)
 from qwen3nb.utils.schema import field_problems
 from qwen3nb.utils.secrets import known_secrets
 from qwen3nb.utils.strict_json import first_duplicate, parse_toml
@@ -55,7 +81,17 @@ UNCATEGORISED = "uncategorised"
 _RELATIVE_STARTS = ("./", "../")
 _SERVER_ADDRESS = re.compile(r"^\s*api:|://", re.IGNORECASE)  # a model behind an address
 _MOST_ERRORS = 20  # reported at once
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_TOML_TABLE = re.compile(r"^\s*\[", re.MULTILINE)
+_TOML_POSITION = re.compile(r"at line (\d+), column (\d+)")
+_TOML_EXAMPLES = {
+    "id": 'id = "q1"',
+    "query": 'query = "sort a list"',
+    "category": 'category = "short"',
+    "relevance_grades": 'relevance_grades = { "list.sort" = 3 }',
+    "expected": 'expected = ["list.sort"]',
+}
+_TOML_EXAMPLE = 'relevance_grades = { "list.sort" = 3 } below [[queries]], id and query'
+_LONGEST_ID = 255
 
 
 T = TypeVar("T")
@@ -77,7 +113,11 @@ def _must_be(expected: str, is_valid: Callable[[Any], bool]) -> pydantic.AfterVa
 
 
 def _is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None
+    return NAME.fullmatch(text) is not None
+
+
+def _is_mark(text: str) -> bool:
+    return not text or _is_name(text)
 
 
 def _is_text(text: str) -> bool:
@@ -100,22 +140,41 @@ def _is_loss(value: object) -> bool:
     return type(value) in (int, float) and 0 <= value < 1  # type: ignore[operator]
 
 
-def _whole(value: object) -> object:
-    """Convert 2.0 to 2; pydantic refuses other floats."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+def _grade(value: object) -> float:
+    """Return a number, or its text, as a grade: 2 for 2.0 and "2.000"."""
+    number = stated_number(value)
+    if number is None or abs(number) > LARGEST_GRADE:
+        raise PydanticCustomError(
+            "grade", "Input should be a number from -1,000 to 1,000, such as 2 or 0.5"
+        )
+    if number.is_integer():
+        return int(number)
+    return number
+
+
+def _is_id(text: str) -> bool:
+    try:
+        checked_id(text, place="")
+    except DataError:
+        return False
+    is_path = text.startswith(("/", "\\", *_RELATIVE_STARTS))
+    return len(text) <= _LONGEST_ID and not is_path
 
 
 _Name = Annotated[str, _must_be("a name of letters, digits, . _ -", _is_name)]
 _Text = Annotated[str, _must_be("text that is not blank", _is_text)]
 _Ids = Annotated[list[_Text], _must_be("a list without duplicates", _is_without_duplicates)]
+_Id = Annotated[str, _must_be("a name of printable characters, not a path", _is_id)]
 # A negative grade counts as 0.
-_Grade = Annotated[
-    int, pydantic.Field(ge=-LARGEST_GRADE, le=HIGHEST_GRADE), pydantic.BeforeValidator(_whole)
-]
+_Grade = Annotated[float, pydantic.PlainValidator(_grade)]
 _Count = Annotated[int, pydantic.Field(gt=0, lt=10**6)]
 _Prompt = Annotated[str, _must_be("text without NUL", _is_prompt)]
+# True is a mark that does not say how.
+_Mark = Annotated[
+    str,
+    pydantic.BeforeValidator(stated_kind),
+    _must_be("a name of letters, digits, . _ -, or true", _is_mark),
+]
 # 1 and 1.0 differ in a record's identity: keep numbers as written.
 _Boost = Annotated[Any, _must_be("a number from 0 to 10", _is_boost)]
 _Loss = Annotated[Any, _must_be("a number from 0 to 1", _is_loss)]
@@ -131,7 +190,11 @@ class ScoringSettings(_TomlTable):
     """Settings that affect scores, apart from the model."""
 
     # lowest grade that counts as relevant in binary metrics
-    relevance_threshold: Annotated[int, pydantic.Field(ge=1, le=HIGHEST_GRADE)] = 2
+    relevance_threshold: Annotated[
+        int | float, pydantic.Field(gt=0, le=LARGEST_GRADE, allow_inf_nan=False)
+    ] = 2
+    # highest grade of the scale: a higher one is refused
+    highest_grade: Annotated[int, pydantic.Field(ge=1, le=LARGEST_GRADE)] = HIGHEST_GRADE
     # whether every relevant document has a grade, so that one without a grade is not relevant
     complete: bool = False
     # relative gain of a document with a million stars
@@ -144,7 +207,7 @@ class ScoringSettings(_TomlTable):
 class Query(_TomlTable):
     """One query; fields are given by their names or their aliases in the file."""
 
-    id: _Name  # its id
+    id: _Id
     text: str = pydantic.Field(validation_alias="query")  # the text to search for
     category: _Name = UNCATEGORISED  # for breakdowns
     cluster: _Text | None = None  # for tests; None for a query of its own
@@ -154,6 +217,15 @@ class Query(_TomlTable):
     expected: _Ids = pydantic.Field(
         [], validation_alias=pydantic.AliasChoices("expected", "expected_repos")
     )
+
+    # whether every relevant document has a grade, so that one without a grade is not relevant
+    complete: bool = False
+    generated: _Mark = ""  # how it was made; empty for a query that people asked
+
+    @property
+    def generated_kind(self) -> str:
+        """How it was made, by its mark or its id; empty for a query that people asked."""
+        return kind_of(self.id, self.generated)
 
     @pydantic.model_validator(mode="after")
     def _judged(self) -> Self:
@@ -173,14 +245,27 @@ class _ModelTable(_TomlTable):
     prompts: dict[Literal["query", "passage"], _Prompt] | None = None
 
 
+class Origin(_TomlTable):
+    """How some generated queries of a file were made."""
+
+    kinds: list[_Name] = []
+    number: Annotated[int, pydantic.Field(ge=0)] | None = None  # wanted of each kind
+    seed: Annotated[int, pydantic.Field(ge=0)] | None = None
+    model: str = ""  # the language model that wrote some of them; empty without one
+    source: str = ""  # name of the file of documents
+    documents: str = ""  # their SHA-256
+
+
 class _File(_TomlTable):
     queries: Annotated[list[Query], pydantic.Field(min_length=1)]
     models: dict[str, _ModelTable] = {}
     settings: ScoringSettings = ScoringSettings()
+    generated: list[Origin] = []
 
 
 _KNOWN = {
     "": [*_File.model_fields],
+    "generated": [*Origin.model_fields],
     "models": [*_ModelTable.model_fields],
     "queries": sorted({"query", *Query.model_fields} - {"text"}),
     "settings": [*ScoringSettings.model_fields],
@@ -210,6 +295,29 @@ class QueryFile:
     queries: tuple[Query, ...]
     models: tuple[ModelEntry, ...] = ()
     settings: ScoringSettings = field(default_factory=ScoringSettings)
+    origins: tuple[Origin, ...] = ()  # how its generated queries were made
+
+    @property
+    def generated(self) -> dict[str, str]:
+        """How each generated query was made, by its text."""
+        kinds = {query.text: query.generated_kind for query in self.queries}
+        return {text: kind for text, kind in kinds.items() if kind}
+
+    understood: str = ""  # how the file was read, in a line
+    # the documents, if the queries came with them: a folder, or texts by id
+    documents: Path | Mapping[str, str] | None = None
+
+    @property
+    def judged_documents(self) -> set[str]:
+        """The documents that have a grade for a query."""
+        return {document for query in self.queries for document in query.grades}
+
+    @property
+    def threshold(self) -> float | None:
+        """The lowest relevant grade, if the file states it."""
+        if "relevance_threshold" in self.settings.model_fields_set:
+            return self.settings.relevance_threshold
+        return None
 
     @property
     def by_use(self) -> tuple[ModelEntry, ...]:
@@ -226,60 +334,76 @@ def model_entry(model: Any, file: QueryFile) -> Any:
     for entry in file.models:
         if text in (entry.label, entry.name):
             return entry
-    label, _, spec = text.partition("=")
-    # Such as small=intfloat/e5-small-v2, unless it is the name of a file.
-    has_label = spec != "" and _NAME.fullmatch(label) is not None
-    if has_label and not Path(text).exists():
+    label, spec = label_and_spec(text)
+    if label:
         return ModelEntry(label, spec, label=label)
     return model
 
 
+def label_and_spec(text: str) -> tuple[str, str]:
+    """Return both of ``LABEL=SPEC``, such as ``small=intfloat/e5-small-v2``.
+
+    The label is empty for a spec alone, and for the name of a file that has such a sign.
+    """
+    label, _, spec = text.partition("=")
+    has_label = spec != "" and NAME.fullmatch(label) is not None
+    if has_label and not Path(text).exists():
+        return label, spec
+    return "", text
+
+
 def read_queries(source: object) -> QueryFile:
-    """Read and check a file, or queries in a data frame or a list of dictionaries.
+    """Read and check queries with their judgements.
 
-    Files of other formats are read as `qwen3nb.datasets.custom.golden_sets` says.
-
-    Raises:
-        DataError: unreadable, not TOML, or invalid; one line per error, with the
-            key, the expected value and the value in the file.
-    """
-    if isinstance(source, Path | str):
-        file = Path(source).expanduser()
-        return _checked(file, _tables(file))
-    queries = with_our_names(table_rows(source, what="queries"))
-    return _checked(Path("queries"), {"queries": queries})
-
-
-def read_query_texts(file: Path) -> list[str]:
-    """Return the texts of queries, whether they have judgements or not.
-
-    A file that ends in .txt has a query per line. Others are read as `read_queries` does.
+    Args:
+        source: a TOML file; a file of another format, as `qwen3nb.datasets.custom.golden_sets` and
+            `qwen3nb.datasets.judgement_lists` say; a folder of BEIR or MTEB; or the same in memory:
+            a data frame, a list of dictionaries, or a dictionary as LlamaIndex has it.
 
     Raises:
-        DataError: it cannot be read, or has no query.
+        DataError: unreadable, or invalid; one line per error, with the line, the key, the expected
+            value and the value in the file.
     """
-    if plain_suffix(file) == ".txt":
-        lines = read_text(file, byte_limit=MOST).splitlines()
-        texts = [line.strip() for line in lines if line.strip()]
-    else:
-        texts = _texts_of_queries(_tables(file).get("queries"))
-    if not texts:
-        raise DataError(f"{file}: no queries; expected a .txt file with one per line, for example")
-    return texts
+    if not isinstance(source, Path | str):
+        content = plain_content(source, what="queries")
+        return checked_queries(Path("queries"), golden_set_of(content, place="queries"))
+    file = Path(source).expanduser()
+    if file.is_dir():
+        return _of_folder(file)
+    return checked_queries(file, read_content(file))
 
 
-def _texts_of_queries(queries: object) -> list[str]:
-    """Return the texts of a list of queries."""
-    texts = []
-    for query in queries if isinstance(queries, list) else []:
-        text = query.get("query") if isinstance(query, Mapping) else query
-        if isinstance(text, str) and text.strip():
-            texts.append(text)
-    return texts
+def _of_folder(folder: Path) -> QueryFile:
+    """Return the judged queries of a folder of BEIR or MTEB, which has the documents, too.
+
+    Raises:
+        DataError: it is no such folder, or a file of it is malformed.
+    """
+    if not is_collection_folder(folder):
+        raise DataError(
+            f"{folder}: expected a file of queries, or a folder with corpus, queries and qrels "
+            "as of BEIR or MTEB"
+        )
+    files = read_collection_folder(folder)
+    understood = files.understood
+    queries = []
+    for query, text in files.queries.items():
+        if query in files.qrels:
+            grades = files.qrels[query]
+            queries.append({"id": query, "query": text, "relevance_grades": grades})
+    conflicts = files.counts.get(CONFLICTING, 0)
+    if conflicts:
+        understood += f"; {CONFLICTING}: {conflicts:,}"
+    content = GoldenSet({"queries": queries}, understood, foreign=True)
+    return checked_queries(folder, content, documents=folder)
 
 
-def _tables(file: Path) -> dict[str, object]:
-    """Return the tables of a file, unchecked."""
+def read_content(file: Path) -> GoldenSet:
+    """Return the content of a query file, unchecked.
+
+    Raises:
+        DataError: it cannot be read, or has neither queries nor judgements.
+    """
     is_toml = plain_suffix(file) == ".toml"
     if not is_toml:
         # A database is recognised by its content, other formats by their suffix.
@@ -288,35 +412,113 @@ def _tables(file: Path) -> dict[str, object]:
             return read_golden_set(file, file_format, byte_limit=MOST)
     text = read_text(file, byte_limit=MOST)
     try:
-        return parse_toml(text)
+        return GoldenSet(parse_toml(text), "TOML")
     except ValueError as error:
         reason = f"{printable(str(error)):.300}"
-        looks_like_other_format = text.lstrip().startswith(("{", "[{", "---"))  # JSON, YAML
-        if looks_like_other_format:
-            reason += f"; expected a name that ends in .toml, {', '.join(all_suffixes())}"
-        raise DataError(f"{file}: not TOML: {reason}") from None
+    looks_like_other_format = text.lstrip().startswith(("{", "[{", "---"))  # JSON, YAML
+    if looks_like_other_format:
+        reason += f"; expected a name that ends in .toml, {', '.join(all_suffixes())}"
+    elif not is_toml and not _TOML_TABLE.search(text):
+        return golden_set_of_list(read_text_list(file), place=file)
+    place = str(file)
+    position = _TOML_POSITION.search(reason)
+    if position is not None:
+        place += f":{position[1]}:{position[2]}"
+    raise DataError(f"{place}: not TOML: {reason}; right: {_TOML_EXAMPLE}")
 
 
-def _checked(file: Path, tables: dict[str, object]) -> QueryFile:
-    """Return the content of a query file; raise DataError as `read_queries` does."""
+def checked_queries(
+    file: Path,
+    content: GoldenSet,
+    *,
+    documents: Path | Mapping[str, str] | None = None,
+) -> QueryFile:
+    """Return the content of a query file, after checking it.
+
+    Args:
+        file: its place, for errors.
+        content: what it holds.
+        documents: those that came with the queries.
+
+    Raises:
+        DataError: as `read_queries`.
+    """
+    tables = dict(content.tables)
     try:
-        content = _File.model_validate(tables)
+        checked = _File.model_validate(tables)
     except pydantic.ValidationError as error:
         problems = field_problems(error, tables, known=_KNOWN)  # suggests known keys
-        lines = [f"{file}: {problem}" for problem in problems[:_MOST_ERRORS]]
-        if len(problems) > _MOST_ERRORS:
-            lines.append(f"... and {len(problems) - _MOST_ERRORS} more")
-        raise DataError("\n".join(lines)) from None
-    duplicate = first_duplicate(query.id for query in content.queries)
+        fields = [details["loc"] for details in error.errors(include_url=False)]
+        raise _data_error(file, content, problems, fields) from None
+    names = [query.id for query in checked.queries]
+    duplicate = first_duplicate(names)
     if duplicate is not None:
-        raise DataError(f"{file}: queries: Duplicate id {duplicate!r}")
-    models = [_model(name, table, file) for name, table in content.models.items()]
+        first = names.index(duplicate)
+        second = names.index(duplicate, first + 1)
+        problem = f"queries: Duplicate id {duplicate!r}, also of queries[{first}]"
+        raise _data_error(file, content, [problem], [("queries", second, "id")])
+    if not content.foreign:
+        _check_scale(file, content, checked)
+    models = [_model(name, table, file) for name, table in checked.models.items()]
     return QueryFile(
         file,
-        queries=tuple(content.queries),
+        queries=tuple(checked.queries),
         models=tuple(models),
-        settings=content.settings,
+        settings=checked.settings,
+        origins=tuple(checked.generated),
+        understood=content.understood,
+        documents=documents or content.documents,
     )
+
+
+def _check_scale(file: Path, content: GoldenSet, checked: _File) -> None:
+    """Refuse grades above the scale; raise DataError with each."""
+    highest = checked.settings.highest_grade
+    problems: list[str] = []
+    fields: list[tuple[int | str, ...]] = []
+    for position, query in enumerate(checked.queries):
+        for document, grade in query.grades.items():
+            if grade > highest:
+                problems.append(
+                    f"queries[{position}].relevance_grades.{document:.60}: expected a grade of at "
+                    f"most {highest}; got {grade}. A longer scale is stated by highest_grade under "
+                    "[settings]"
+                )
+                fields.append(("queries", position, "relevance_grades", document))
+    if problems:
+        raise _data_error(file, content, problems, fields)
+
+
+def _data_error(
+    file: Path,
+    content: GoldenSet,
+    problems: Sequence[str],
+    fields: Sequence[tuple[int | str, ...]],
+) -> DataError:
+    """Return the error of a query file: a line for each problem, with its place.
+
+    The first ends with a line that would be right.
+    """
+    example = EXAMPLE
+    if content.understood == "TOML":
+        field_names = [name for name in fields[0] if name in _TOML_EXAMPLES]
+        example = _TOML_EXAMPLES[str(field_names[-1])] if field_names else _TOML_EXAMPLE
+    lines: list[str] = []
+    field_lines = FieldLines(file)
+    for problem, path in zip(problems[:_MOST_ERRORS], fields, strict=False):
+        place = str(file)
+        is_of_query = len(path) > 1 and path[0] == "queries" and isinstance(path[1], int)
+        if content.places and is_of_query:
+            place = content.places[int(path[1])]
+        elif file.is_file():
+            place += field_lines.of(path)
+        hint = ""
+        if not lines:
+            hint = f"; right: {example}"
+        lines.append(f"{place}: {problem}{hint}")
+    if len(problems) > _MOST_ERRORS:
+        lines.append(f"... and {len(problems) - _MOST_ERRORS} more")
+    return DataError("\n".join(lines))
 
 
 def _model(name: str, table: _ModelTable, file: Path) -> ModelEntry:

@@ -1,0 +1,1 @@
+"""Queries that are generated from documents."""
