@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from qwen3nb.models.encoders.base import Encoder
+    from qwen3nb.models.search.fusion import FittedFusion
     from qwen3nb.models.search.searcher import Searcher
 
 SEARCH_TYPES = ("Retrieval", "Reranking")  # of MTEB tasks whose queries are scored here
@@ -115,6 +116,11 @@ def takes_prompts(model: object) -> TypeIs[TakesPrompts]:
     return _has_methods(model, "prompted")
 
 
+def fits_weights(model: object) -> TypeIs[FittedFusion]:
+    """Return whether a loaded model is a fusion whose weights grades choose."""
+    return _has_methods(model, "fused_query")
+
+
 def _has_methods(model: object, *names: str) -> bool:
     """Return whether the class of a model defines methods; nothing of the model is computed."""
     return all(callable(getattr(type(model), name, None)) for name in names)
@@ -127,6 +133,11 @@ def reranks_only(model: object) -> TypeIs[ScoresPairs]:
 
 def refusal(model: NamedModel, task_type: str) -> str:
     """Return why a model does no MTEB tasks of a type; empty if it does."""
+    if getattr(model, "fits_weights", False):
+        return (
+            f"{model.label} has weights that the grades of own data choose, as `qwen3nb domain` "
+            "does; here, fuse by rank: A+B"
+        )
     if reranks_only(model):
         return "" if task_type == "Reranking" else f"{model.label} reranks only"
     if model.only_searches and task_type not in (*SEARCH_TYPES, *INSTRUCTED_TYPES):

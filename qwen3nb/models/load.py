@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from qwen3nb.models.capabilities import ScoresPairs, is_model, scores_pairs
 from qwen3nb.models.model import Model
 from qwen3nb.models.options import BATCH_SIZE, OptionArguments
+from qwen3nb.models.search.chunks import CUT, check_chunks
 from qwen3nb.models.types import SpecError
 
 if TYPE_CHECKING:
@@ -80,6 +81,41 @@ def loaded(model: Any) -> Any:
     model = named(model)
     if isinstance(model, Model):
         return model.load()
+    return model
+
+
+def with_chunks(model: Any, chunks: str) -> Any:
+    """Return a `Model`, or a loaded model, that splits documents; see `Model`."""
+    from qwen3nb.models.search.chunked import chunked
+
+    if isinstance(model, Model):
+        return model.with_chunks(chunks)
+    return chunked(model, chunks)
+
+
+def with_chunks_if_longer(model: Any, documents: Sequence[str], chunks: str) -> Any:
+    """Return a model that splits documents if it splits one of these, else as it is.
+
+    Args:
+        model: a `Model`, or a loaded one; anything else is returned as it is.
+        documents: their texts.
+        chunks: see `Model`; ``cut`` returns the model.
+
+    Raises:
+        ValueError: other ``chunks``.
+    """
+    from qwen3nb.models.search.chunked import splits_any
+
+    is_known = isinstance(model, Model) or is_model(model)
+    if check_chunks(chunks) == CUT or not is_known:
+        return model
+    splitting_model = with_chunks(model, chunks)
+    if isinstance(splitting_model, Model):
+        can_split = splitting_model.splits or splitting_model.parts
+        if not can_split:  # BM25 is not loaded
+            return model
+    if splits_any(loaded(splitting_model), documents):
+        return splitting_model
     return model
 
 

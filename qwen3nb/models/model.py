@@ -20,8 +20,15 @@ from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.capabilities import scores_pairs
 from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts, prompt_warning
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
-from qwen3nb.models.kinds.source import Source, described, fingerprint, unchanged
+from qwen3nb.models.kinds.source import (
+    Source,
+    described,
+    fingerprint,
+    fusion_label,
+    unchanged,
+)
 from qwen3nb.models.options import OPTIONS, WITHOUT_EFFECT, ModelOptions
+from qwen3nb.models.search.chunks import CUT, ONLY_SEARCHES, check_chunks, suffix
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import code_digest, installed_version
@@ -84,7 +91,12 @@ class Model(ModelOptions):
             model, a causal language model, a LoRA adapter, another encoder-decoder such as
             T5Gemma 2, whose encoder is used), a name from ``registry.toml``, a hub id,
             ``api:URL#MODEL`` for one behind an OpenAI-compatible endpoint, ``bm25``, ``random``,
-            or a fusion such as ``bm25+e5-base-v2``.
+            or a fusion such as ``bm25+e5-base-v2``; ``bm25+e5-base-v2@cv`` fits its weights to
+            the grades of own data.
+        chunks: what a search does with documents longer than the model takes. ``cut`` reads their
+            beginning. ``max`` splits them into chunks as long as the model takes, of which the
+            best counts; a number, such as ``"800"``, into chunks of so many characters. A model
+            with chunks only searches. See `qwen3nb.models.search.chunks` for the rule.
 
     Raises:
         ValueError: an unknown pooling, dtype or device, or a number below its bound.
@@ -92,10 +104,12 @@ class Model(ModelOptions):
     """
 
     spec: str
+    chunks: str = CUT
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "spec", str(self.spec))
+        check_chunks(self.chunks)
         object.__setattr__(self, "prompts", parse_prompts(self.prompts))
         if self.base is not None:
             object.__setattr__(self, "base", str(self.base))
@@ -127,7 +141,28 @@ class Model(ModelOptions):
     @cached_property
     def parts(self) -> tuple[Model, ...]:
         """The models of a fusion; empty for any other."""
+        if self.chunks != CUT:
+            return tuple(part.with_chunks(self.chunks) for part in self.whole.parts)
         return tuple(replace(self, spec=part.spec, name="") for part in self.source.parts)
+
+    @cached_property
+    def whole(self) -> Model:
+        """The same model without chunks."""
+        return replace(self, chunks=CUT)
+
+    def with_chunks(self, chunks: str) -> Model:
+        """Return the model with chunks; it shares the loaded weights of this one, its `whole`."""
+        if chunks == self.chunks:
+            return self
+        model = replace(self, chunks=chunks)
+        vars(model)["whole"] = self if self.chunks == CUT else self.whole
+        return model
+
+    @property
+    def splits(self) -> bool:
+        """Whether it splits documents, unlike BM25, which reads whole ones."""
+        reads_whole = self.source.kind.weightless and bool(self.source.kind.only_searches)
+        return self.chunks != CUT and not self.parts and not reads_whole
 
     @property
     def label(self) -> str:
@@ -135,7 +170,9 @@ class Model(ModelOptions):
         if self.is_loaded or self.dimensions:  # the width decides whether any are left out
             return self.facts.label
         if self.parts and not self.name:
-            return "-plus-".join(part.label for part in self.parts)
+            return fusion_label([part.label for part in self.parts], self.source)
+        if self.splits and not self.name:
+            return f"{self.whole.label}{suffix(self.chunks)}"
         return self.source.label
 
     @property
@@ -146,12 +183,21 @@ class Model(ModelOptions):
     @property
     def only_searches(self) -> str:
         """Why it does no other tasks, such as ``has no vectors``; empty if it does."""
+        if self.splits:
+            return ONLY_SEARCHES
         return self.source.kind.only_searches
+
+    @property
+    def fits_weights(self) -> bool:
+        """Whether it is a fusion whose weights are chosen by the grades of own data."""
+        return bool(self.source.fitted)
 
     @property
     def scores_pairs(self) -> bool:
         """Whether it is a reranker: declared as one, or a causal language model without pooling."""
         source = self.source
+        if self.splits:
+            return False
         if source.kind.scores_pairs:
             return True
         pooling = self.pooling or source.pooling
@@ -249,18 +295,28 @@ class Model(ModelOptions):
     def _loaded(self) -> LoadedModel:
         if self.parts:
             return self._load_fusion()
+        if self.splits:
+            return self._load_chunked()
         if self.source.kind.weightless and self.only_searches:
             return self._load_search()
         return self._load_checked()
 
     def _load_fusion(self) -> Fusion:
-        from qwen3nb.models.search.fusion import Fusion
+        from qwen3nb.models.search.fusion import fusion_of
 
         parts: list[Any] = [part.load() for part in self.parts]
-        fusion = Fusion(self.source, parts)
+        fusion = fusion_of(self.source, parts)
         if self.name:
             fusion.label = self.name
         return fusion
+
+    def _load_chunked(self) -> Searcher:
+        from qwen3nb.models.search.chunked import ChunkedSearch, splits
+
+        model = self.whole.load()
+        if not splits(model):
+            raise SpecError(f"{model.label} reads whole documents; chunks are for other models")
+        return ChunkedSearch(model, self.chunks, label=self.name)
 
     def _load_search(self) -> Searcher:
         if self.prompts:
@@ -350,12 +406,16 @@ class Model(ModelOptions):
         for field in fields(ModelOptions):
             if field.name not in WITHOUT_EFFECT:
                 options[field.name] = str(getattr(self, field.name))
+        if self.chunks != CUT:
+            options["chunks"] = self.chunks
         versions = [installed_version(name) for name in _LIBRARIES]
         # Files, options, code, libraries and hardware: whatever may change the facts.
         sources = []
         for part in self.parts or (self,):
             source = part._with_options(part._found_source())
             sources.append([described(source), source.label])
+        if self.fits_weights:
+            options["fitted"] = self.source.fitted
         return sha256_json([sources, options, code_digest(), versions, gpus()])
 
 

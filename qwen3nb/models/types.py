@@ -31,6 +31,8 @@ NEWEST_EXPORT, NEWEST_TRAINING, NEWEST_ADAPTER = (
 )
 NEWEST = (NEWEST_EXPORT, NEWEST_TRAINING, NEWEST_ADAPTER)
 RANDOM_QWEN3 = "qwen3-60M-random"  # a Qwen3 with random weights, whose speed is measured
+# How adapters are merged; see `qwen3nb.models.kinds.adapter_merging`.
+ADAPTER_METHODS = ("cat", "svd", "linear")
 # prompt templates of rerankers: of Qwen3-Reranker's model card, and of this project's LoRA adapters
 TEMPLATE_NAMES = ("qwen3-reranker", "double-newline")
 # of rerankers, and of encoders whose prompts take one

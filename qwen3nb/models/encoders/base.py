@@ -356,6 +356,16 @@ class Encoder(Identified, ABC):
             self._report_done = progress.add
             yield progress
 
+    @property
+    def longest(self) -> int | None:
+        """Most tokens of a text, with its prompt; None for any, or if they are not known."""
+        length: int | None = getattr(self, "max_length", None)
+        return length
+
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens each text has, however long it is; for models with `longest`."""
+        raise NotImplementedError
+
     def _truncated(self, texts: Sequence[str]) -> int:
         """Return how many texts are longer than the maximum length, which some models have."""
         return 0

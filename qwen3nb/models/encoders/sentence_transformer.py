@@ -15,6 +15,7 @@ import torch
 
 from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks
 from qwen3nb.models.encoders.padding import UNPADDED, check_repeatable, depends_on_padding
+from qwen3nb.models.encoders.static import whole_lengths
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.gate.weights import (
     check_finite,
@@ -180,28 +181,32 @@ class SentenceTransformerEncoder(Encoder):
         self.stats.cut += cut if self.tokenizer.is_fast else self._truncated(texts)
         return rows
 
+    @property
+    def longest(self) -> int | None:
+        """Most tokens of a text; None for any, or if its tokenizer counts none."""
+        from transformers import PreTrainedTokenizerBase
+
+        if self._static or isinstance(self._model.tokenizer, PreTrainedTokenizerBase):
+            return self.max_length
+        return None
+
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens each text has, however long it is, with those that are added."""
+        if self._static:
+            return whole_lengths(self._static, texts)
+        return runtime.token_counts(self._model.tokenizer, texts)
+
     def _truncated(self, texts: Sequence[str]) -> int:
         """Return how many texts are truncated.
 
         A text has at most one token per byte, and a few added by the tokenizer.
         """
-        from transformers import PreTrainedTokenizerBase
-
-        limit = self.max_length
+        limit = self.longest
         if limit is None:
             return 0
         # A text has at most a token per byte, and the few that are added to it.
         long_texts = [text for text in texts if len(text.encode("utf-8")) + ADDED > limit]
-        if not long_texts:
-            return 0
-        if self._static:
-            encodings = self._static.encode_batch_fast(long_texts, add_special_tokens=False)
-            return sum(bool(encoding.overflowing) for encoding in encodings)  # what was cut off
-        tokenizer = self._model.tokenizer
-        if not isinstance(tokenizer, PreTrainedTokenizerBase):
-            return 0
-        encoded = tokenizer(long_texts, truncation=False, padding=False, verbose=False)
-        return sum(len(row) > limit for row in encoded["input_ids"])
+        return sum(length > limit for length in self.token_counts(long_texts))
 
     def _has_no_token(self, text: str) -> bool:
         if self._static is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.numpy import load_file
+from tokenizers import Tokenizer
 from torch.nn import functional as F
 
 from qwen3nb.models.encoders.base import Encoder
@@ -70,6 +71,10 @@ class StaticEncoder(Encoder):
     def _has_no_token(self, text: str) -> bool:
         return not self._tokenizer.encode(text, add_special_tokens=False).ids
 
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens each text has, however long it is."""
+        return whole_lengths(self._tokenizer, texts)
+
     def _truncated(self, texts: Sequence[str]) -> int:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return sum(bool(encoding.overflowing) for encoding in encodings)
@@ -91,6 +96,15 @@ class StaticEncoder(Encoder):
                 vectors = F.normalize(vectors, dim=-1, eps=1e-32)
         array: Vectors = vectors.cpu().numpy()
         return array
+
+
+def whole_lengths(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
+    """Return how many tokens each text has, with those that the tokenizer cuts off."""
+    lengths = []
+    for encoding in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False):
+        cut_off = sum(len(part.ids) for part in encoding.overflowing)
+        lengths.append(len(encoding.ids) + cut_off)
+    return lengths
 
 
 def _check_options(source: Source, options: ModelOptions) -> None:

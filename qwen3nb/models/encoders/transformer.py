@@ -123,5 +123,9 @@ class TransformerEncoder(Encoder):
         self.stats.cut += cut
         return rows
 
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens each text has, however long it is, with those that are added."""
+        return runtime.token_counts(self.tokenizer, texts)
+
     def _truncated(self, texts: Sequence[str]) -> int:
         return runtime.token_rows(self.tokenizer, texts, max_length=self.max_length)[1]

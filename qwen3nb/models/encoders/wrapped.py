@@ -171,6 +171,21 @@ class WrappedEncoder(Encoder):
         name = getattr(self._model, "similarity_fn_name", None)
         return "dot" if str(getattr(name, "value", name)) == "dot" else "cosine"
 
+    @property
+    def longest(self) -> int | None:
+        """Most tokens of a text, if it is a SentenceTransformer with such a tokenizer."""
+        from transformers import PreTrainedTokenizerBase
+
+        if isinstance(getattr(self._model, "tokenizer", None), PreTrainedTokenizerBase):
+            return getattr(self._model, "max_seq_length", None)
+        return None
+
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens each text has, however long it is, with those that are added."""
+        from qwen3nb.models.modeling.runtime import token_counts
+
+        return token_counts(self._model.tokenizer, texts)
+
     def _embed(self, texts: Sequence[str]) -> Vectors:
         return beside_blanks(self._embed_any, texts)
 

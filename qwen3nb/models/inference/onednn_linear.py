@@ -33,6 +33,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from qwen3nb.models.inference.onednn_memory import bound_products
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.hardware import processor, vendor
 
@@ -178,6 +179,7 @@ def _dtype_on_cpu(model: nn.Module) -> torch.dtype | None:
 @torch.inference_mode()
 def _usable(shapes: Iterable[tuple[int, int]], dtype: torch.dtype = torch.float32) -> bool:
     """Return whether the operator exists and agrees with ``F.linear`` on layers (I, O)."""
+    bound_products()  # before oneDNN prepares the first
     for inputs, outputs in shapes:
         random = torch.Generator().manual_seed(0)  # does not touch the global generator
         states = torch.randn(_TOKENS, inputs, generator=random).to(dtype)  # (T, I)

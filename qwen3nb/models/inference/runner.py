@@ -40,6 +40,7 @@ from torch import Tensor
 
 from qwen3nb.models.inference.fused_layers import fuse_layers
 from qwen3nb.models.inference.int8_linear import attention_dtype, no_int8
+from qwen3nb.models.inference.onednn_memory import bound_products
 from qwen3nb.models.inference.packing import (
     Packing,
     packing_of,
@@ -116,6 +117,8 @@ class Runner:
         self.padding = True
         model.config.use_cache = False  # encoding does not need cached keys and values
         on_cpu = model.device.type == "cpu"
+        if on_cpu:
+            bound_products()
         tokens = budget or tokens_per_pass(model)
         times = INT8_TIMES if in_int8 and not budget else 1
         self._budget = TokenBudget(times * tokens, least=tokens)

@@ -17,8 +17,8 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypedDict
@@ -38,6 +38,8 @@ _SECONDS = 120.0  # without an answer, after which a request is sent again
 _MOST_TRIES = 5
 _MOST_TOKENS = 10**9  # of a request
 _LONGEST_WAIT = 120.0  # that a server may ask for, in seconds
+_LONGEST_ANSWER = 600  # seconds until an answer is complete
+_LARGEST_ANSWER = 1 << 30  # bytes of an answer with vectors
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 _REFUSED_STATUSES = (400, 413, 422)  # too many texts, too long a text, or an empty one
 
@@ -110,6 +112,173 @@ def _http_address(address: str) -> SplitResult | None:
     return parts
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a server sends."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def json(self) -> Any:
+        """Return the content as JSON; raise ValueError or RecursionError if it is none."""
+        return json.loads(self.content, parse_int=_whole)
+
+    @property
+    def excerpt(self) -> str:
+        """The first words, as one line without secrets."""
+        return _clean(self.content[:2000].decode("utf-8", errors="replace"))[:80]
+
+
+class ApiClient:
+    """Sends requests, and the key of its host, to one address of a server alone.
+
+    Answers are bounded in size and time. A server that is busy or silent is asked again.
+
+    Attributes:
+        url: the address.
+        tries: how often a server that is not there is asked.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        action: str,
+        *,
+        answer_bytes: int = _LARGEST_ANSWER,
+        if_silent: str = "try a smaller batch_size",
+    ) -> None:
+        """Open a client.
+
+        Args:
+            endpoint: the server and its model.
+            action: such as ``embeddings``.
+            answer_bytes: the largest answer that is read.
+            if_silent: what to try if no answer comes.
+        """
+        from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+        self.endpoint = endpoint
+        self.action = action
+        self.url = f"{endpoint.url}/{action}"
+        self.tries = _MOST_TRIES
+        self._answer_bytes = answer_bytes
+        self._if_silent = if_silent
+        self.headers: dict[str, str] = {}
+        key = _key(endpoint)
+        if key:
+            self.headers["Authorization"] = f"Bearer {key}"
+        host = urlsplit(endpoint.url).hostname
+        is_on_this_machine = host in ("localhost", "127.0.0.1", "::1")
+        self._http = httpx.Client(
+            headers=self.headers,
+            timeout=httpx.Timeout(_SECONDS, connect=10),
+            follow_redirects=False,  # texts and key go to no other host
+            trust_env=not is_on_this_machine,  # a proxy of the environment is for other machines
+        )
+
+    def post(self, body: Mapping[str, Any], *, about: str) -> Answer:
+        """Return the answer to a request.
+
+        Args:
+            body: the request.
+            about: what is sent, for errors, such as ``3 texts are``.
+
+        Raises:
+            RefusedError: it does not take these texts.
+            ApiError: it cannot be used; says why and what to do.
+        """
+        from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+        for attempt in range(1, _MOST_TRIES + 1):
+            wait = 0.5 * 2**attempt  # seconds until the next attempt, unless the server says
+            most_attempts = self.tries
+            try:
+                answer = self._send(body)
+            except httpx.TimeoutException:
+                reason = f"no answer for {_SECONDS:.0f} s; {self._if_silent}"
+            except httpx.TransportError as error:
+                reason = f"no connection ({_clean(str(error))}); is the server running?"
+            else:
+                if answer.status == 200:
+                    return answer
+                most_attempts = _MOST_TRIES  # the server is there, though busy
+                reason = self._refusal(answer, about)
+                wait = _retry_after(answer.headers.get("retry-after", ""), wait)
+                if wait > _LONGEST_WAIT:
+                    reason += f"; it asks to wait {wait:,.0f} s"
+                    break
+            if attempt >= most_attempts:
+                break
+            time.sleep(wait)
+        raise ApiError(f"{self.url}: {reason}")
+
+    def _send(self, body: Mapping[str, Any]) -> Answer:
+        """Return the answer to one attempt; raise ApiError if it is too large or too slow."""
+        end = time.monotonic() + _LONGEST_ANSWER
+        content = bytearray()
+        with self._http.stream("POST", self.url, json=body) as response:
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > self._answer_bytes:
+                    raise ApiError(
+                        f"{self.url}: the answer has more than {self._answer_bytes:,} bytes; "
+                        "is this an OpenAI-compatible server?"
+                    )
+                if time.monotonic() > end:
+                    raise ApiError(f"{self.url}: the answer takes more than {_LONGEST_ANSWER} s")
+            return Answer(response.status_code, response.headers, bytes(content))
+
+    def _refusal(self, answer: Answer, about: str) -> str:
+        """Return why a server that may be asked again has not answered.
+
+        Raises:
+            RefusedError: it does not take these texts.
+            ApiError: it will not answer.
+        """
+        text = _message(answer)
+        reason = f"status {answer.status}"
+        if text:
+            reason += f", {text!r}"
+        # Too many or too long texts, such as 413: fewer at once may do.
+        if answer.status in _REFUSED_STATUSES or "too large" in text:
+            raise RefusedError(f"{self.url}: {about} refused ({reason})")
+        if answer.status not in _RETRIED_STATUSES:  # unlike 429 or 503, it will not pass
+            raise ApiError(f"{self.url}: {self._lasting_reason(answer.status, reason)}")
+        return reason
+
+    def _lasting_reason(self, status: int, reason: str) -> str:
+        """Return why a request that will not succeed failed, and what to do."""
+        url = self.endpoint.url
+        needs_key = status in (401, 403)
+        if needs_key and os.environ.get(API_KEY) and not gets_key(url):
+            return (
+                f"it needs a key (status {status}), and {API_KEY} is for hosts that stand on the "
+                f"command line or in {API_HOSTS}; set {API_HOSTS}={host_of(url)}"
+            )
+        if needs_key:
+            return (
+                f"it needs a key (status {status}): set {API_KEY}. {_OPENAI} is sent to OpenAI only"
+                f", and by a notebook only with `--pass-env {_OPENAI}`"
+            )
+        if 300 <= status < 400:
+            return f"it redirects (status {status}), which is not followed; give the last address"
+        if status == 404:
+            return self._not_found(reason)
+        return reason
+
+    def _not_found(self, reason: str) -> str:
+        """Return why a server does not find an address: it has other models, or none there."""
+        try:
+            rows = self._http.get(f"{self.endpoint.url}/models").json()["data"]
+            names = ", ".join(_clean(str(row["id"])) for row in rows[:20])
+        except Exception:  # noqa: BLE001 - a list that not every server has; the 404 is the error
+            return (
+                f"{reason}; expected the address that has /{self.action}: http://…/v1, or http://…/"
+            )
+        return f"it has no model {self.endpoint.model!r}; it has {names} ({reason})"
+
+
 class _Body(TypedDict):
     """A request for vectors."""
 
@@ -136,7 +305,7 @@ class ApiEncoder(Encoder):
         """
         _refuse_options(source, options)
         self.endpoint = Endpoint.parse(source.spec)
-        self._client = _client(self.endpoint)
+        self._client = ApiClient(self.endpoint, "embeddings")
         self._tokens = 0  # that the server has stated since the last batch
         first_vectors = self._first_vector()  # (1, D)
         self.width = first_vectors.shape[1]
@@ -158,14 +327,14 @@ class ApiEncoder(Encoder):
 
     def _first_vector(self) -> Vectors:
         """Return the vector (1, D) of a text, without trying again if the server is not there."""
-        self._tries = 1  # a server that is not there is soon known
+        self._client.tries = 1  # a server that is not there is soon known
         self._format = "base64"
         try:
             vector = self._request(["a text"])
         except RefusedError:  # as some servers do that send numbers only
             self._format = "float"
             vector = self._request(["a text"])
-        self._tries = _MOST_TRIES
+        self._client.tries = _MOST_TRIES
         return vector
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
@@ -205,16 +374,17 @@ class ApiEncoder(Encoder):
         """Return the vectors (N, D) of a batch of texts, as sent.
 
         Raises:
-            ApiError: see `_answer`; or the answer is not a vector for each text, all of one width.
+            ApiError: see `ApiClient.post`; or the answer is not a vector for each text, all of one
+                width.
         """
         body: _Body = {
             "model": self.endpoint.model,
             "input": texts,
             "encoding_format": self._format,
         }
-        answer = self._answer(body)
+        answer = self._client.post(body, about=f"{len(texts)} texts are")
         try:
-            content = json.loads(answer.content, parse_int=_whole)
+            content = answer.json()
             # In any order, each with the position of its text as ``index``.
             rows = sorted(content["data"], key=lambda row: row["index"])
             indices = [row["index"] for row in rows]
@@ -222,8 +392,8 @@ class ApiEncoder(Encoder):
             self._tokens += _stated_tokens(content.get("usage"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ApiError(
-                f"{self._url}: expected JSON with data, each with index and embedding (numbers or "
-                f"base64), got {_clean(answer.text)[:80]!r}; is this an OpenAI-compatible server?"
+                f"{self._client.url}: expected JSON with data, each with index and embedding "
+                f"(numbers or base64), got {answer.excerpt!r}; is this an OpenAI-compatible server?"
             ) from None
         # Not set yet for the first answer, which defines it.
         first_width: int | None = getattr(self, "width", None)
@@ -232,92 +402,10 @@ class ApiEncoder(Encoder):
         has_shape = vectors.shape == (len(texts), width) and width > 0
         if not (has_all_indices and has_shape):
             raise ApiError(
-                f"{self._url}: expected indices 0 to {len(texts) - 1} and vectors "
+                f"{self._client.url}: expected indices 0 to {len(texts) - 1} and vectors "
                 f"({len(texts)}, {width}); got indices {indices!s:.60} and {vectors.shape}"
             )
         return vectors
-
-    def _answer(self, body: _Body) -> Any:
-        """Return the answer to a request, which is repeated while the server is busy or silent.
-
-        Raises:
-            RefusedError: it does not take these texts.
-            ApiError: it cannot be used; says why and what to do.
-        """
-        from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
-
-        for attempt in range(1, _MOST_TRIES + 1):
-            wait = 0.5 * 2**attempt  # seconds until the next attempt, unless the server says
-            most_attempts = self._tries
-            try:
-                answer = self._client.post(self._url, json=body)
-            except httpx.TimeoutException:
-                reason = f"no answer for {_SECONDS:.0f} s; try a smaller batch_size"
-            except httpx.TransportError as error:
-                reason = f"no connection ({_clean(str(error))}); is the server running?"
-            else:
-                if answer.status_code == 200:
-                    return answer
-                most_attempts = _MOST_TRIES  # the server is there, though busy
-                reason = self._refusal(answer, len(body["input"]))
-                wait = _retry_after(answer.headers.get("retry-after", ""), wait)
-                if wait > _LONGEST_WAIT:
-                    reason += f"; it asks to wait {wait:,.0f} s"
-                    break
-            if attempt >= most_attempts:
-                break
-            time.sleep(wait)
-        raise ApiError(f"{self._url}: {reason}")
-
-    def _refusal(self, answer: Any, count: int) -> str:
-        """Return why a server that may be asked again has not answered.
-
-        Raises:
-            RefusedError: it does not take these texts.
-            ApiError: it will not answer.
-        """
-        text = _message(answer)
-        reason = f"status {answer.status_code}"
-        if text:
-            reason += f", {text!r}"
-        # Too many or too long texts, such as 413: fewer at once may do.
-        if answer.status_code in _REFUSED_STATUSES or "too large" in text:
-            raise RefusedError(f"{self._url}: {count} texts are refused ({reason})")
-        if answer.status_code not in _RETRIED_STATUSES:  # unlike 429 or 503, it will not pass
-            raise ApiError(f"{self._url}: {self._lasting_reason(answer.status_code, reason)}")
-        return reason
-
-    @property
-    def _url(self) -> str:
-        return f"{self.endpoint.url}/embeddings"
-
-    def _lasting_reason(self, status: int, reason: str) -> str:
-        """Return why a request that will not succeed failed, and what to do."""
-        needs_key = status in (401, 403)
-        if needs_key and os.environ.get(API_KEY) and not gets_key(self.endpoint.url):
-            return (
-                f"it needs a key (status {status}), and {API_KEY} is for hosts that stand on the "
-                f"command line or in {API_HOSTS}; set {API_HOSTS}={host_of(self.endpoint.url)}"
-            )
-        if needs_key:
-            return (
-                f"it needs a key (status {status}): set {API_KEY}. {_OPENAI} is sent to OpenAI only"
-                f", and by a notebook only with `--pass-env {_OPENAI}`"
-            )
-        if 300 <= status < 400:
-            return f"it redirects (status {status}), which is not followed; give the last address"
-        if status == 404:
-            return self._not_found(reason)
-        return reason
-
-    def _not_found(self, reason: str) -> str:
-        """Return why a server does not find an address: it has other models, or none there."""
-        try:
-            rows = self._client.get(f"{self.endpoint.url}/models").json()["data"]
-            names = ", ".join(_clean(str(row["id"])) for row in rows[:20])
-        except Exception:  # noqa: BLE001 - a list that not every server has; the 404 is the error
-            return f"{reason}; expected the address that has /embeddings: http://…/v1, or http://…/"
-        return f"it has no model {self.endpoint.model!r}; it has {names} ({reason})"
 
 
 def _refuse_options(source: Source, options: ModelOptions) -> None:
@@ -329,24 +417,6 @@ def _refuse_options(source: Source, options: ModelOptions) -> None:
             f"{source.label}: {' and '.join(refused)} cannot be set for a model behind a server, "
             "which decides about them; set prompts here, and the others where it is started"
         )
-
-
-def _client(endpoint: Endpoint) -> Any:
-    """Return a client that sends texts and key to this server alone."""
-    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
-
-    headers = {}
-    key = _key(endpoint)
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    host = urlsplit(endpoint.url).hostname
-    is_on_this_machine = host in ("localhost", "127.0.0.1", "::1")
-    return httpx.Client(
-        headers=headers,
-        timeout=httpx.Timeout(_SECONDS, connect=10),
-        follow_redirects=False,  # texts and key go to no other host
-        trust_env=not is_on_this_machine,  # a proxy of the environment is for other machines
-    )
 
 
 def _key(endpoint: Endpoint) -> str:
@@ -399,11 +469,11 @@ def _vector(embedding: Any) -> Any:
     return embedding
 
 
-def _message(answer: Any) -> str:
+def _message(answer: Answer) -> str:
     """Return what a server says of an error, in one line; empty for nothing that can be read."""
     try:
         content = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     # Such as {"error": {"message": "too long"}}, {"message": "too long"} or {"detail": "too long"}:
     # each name leads one level deeper.

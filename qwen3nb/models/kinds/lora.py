@@ -32,7 +32,14 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_types
-from qwen3nb.models.kinds.lora_change import change_of, has_no_effect
+from qwen3nb.models.kinds.lora_change import (
+    CHANGES_BASE,
+    AdapterChanges,
+    change_of,
+    has_no_effect,
+    is_of_base,
+    module_changes,
+)
 from qwen3nb.models.kinds.prompts import stored_prompts
 from qwen3nb.models.kinds.source import Fingerprint, Source, StoredSettings, fingerprint
 from qwen3nb.models.kinds.transformer import CausalKind, has_head
@@ -79,7 +86,7 @@ _MLX_FILES = ("adapters.safetensors", "adapters.npz")  # what MLX writes
 _MLX_FIELDS = {"fine_tune_type", "lora_layers", "lora_parameters"}
 # What follows the name of a module in the name of a tensor.
 _AFTER_MODULE = re.compile(r"\.(lora_\w+|base_layer|weight|bias)(\.|$).*")
-_PREFIX = "base_model.model."
+PREFIX = "base_model.model."
 _PADDING_TOKEN = re.compile(r"pad(ding)?(_?token)?\W*$", re.IGNORECASE)
 _TIED_MODULES = ("embed_tokens", "lm_head")  # what PEFT ties on request
 _HEAD_MODULES = ("lm_head", "embed_out", "output")  # names of output matrices
@@ -197,18 +204,18 @@ class _Adapter(CausalKind):
     def _merged(self, source: Source, model: PreTrainedModel) -> PreTrainedModel:
         """Merge the adapter into the base in float32, a ``model`` with or without its head."""
         folder = source.own_folder
-        if has_no_effect(adapter_change(folder)):
+        config = adapter_config(folder)
+        tensors = adapter_tensors(folder)
+        if has_no_effect(_change(folder, config, tensors)):
             _log.warning(
                 "%s: the adapter has no effect: its B matrices or its scale are all zero, so its "
                 "scores are those of its base",
                 folder,
             )
         # Two ways to initialise an adapter also change the base; PEFT must do that again.
-        initialisation = adapter_config(folder).get("init_lora_weights", True)
-        if initialisation not in ("olora", "pissa"):
+        initialisation = config.get("init_lora_weights", True)
+        if initialisation not in CHANGES_BASE:
             initialisation = True
-        weights = folder.weights_in(WEIGHTS)
-        tensors = dict(weights.read_each(weights.tensors))
         adapted = _with_adapter_layers(model, folder, tensors, initialisation=initialisation)
         with refusing(folder, "PEFT cannot merge it"):
             _untie_head(model)
@@ -287,16 +294,40 @@ def adapter_change(folder: Path | ModelFolder) -> tuple[float, ...]:
         SpecError: not a LoRA adapter.
     """
     folder = _opened(folder)
-    config = adapter_config(folder)
+    return _change(folder, adapter_config(folder), adapter_tensors(folder))
+
+
+def _change(
+    folder: ModelFolder, config: JsonObject, tensors: Mapping[str, torch.Tensor]
+) -> tuple[float, ...]:
+    return change_of(tensors, config, adapter_scales(folder, config, tensors))
+
+
+def adapter_tensors(folder: ModelFolder) -> dict[str, torch.Tensor]:
+    """Return all tensors of an adapter by name."""
     weights = folder.weights_in(WEIGHTS)
-    tensors = dict(weights.read_each(weights.tensors))
-    return change_of(tensors, config, _scales(folder, config, tensors))
+    return dict(weights.read_each(weights.tensors))
 
 
-def _scales(
+def adapter_changes(
+    folder: ModelFolder, config: JsonObject, tensors: Mapping[str, torch.Tensor]
+) -> AdapterChanges:
+    """Return what an adapter changes, by module."""
+    changes = {}
+    scales = adapter_scales(folder, config, tensors)
+    for module, change in module_changes(tensors, scales).items():
+        changes[module.removeprefix(PREFIX)] = change
+    of_base = {name: tensor for name, tensor in tensors.items() if is_of_base(name)}
+    return AdapterChanges(folder, config, changes, of_base)
+
+
+def adapter_scales(
     folder: ModelFolder, config: JsonObject, tensors: Mapping[str, torch.Tensor]
 ) -> dict[str, float]:
-    """Return what the product of a module's factors is multiplied with: alpha / rank."""
+    """Return what the product of a module's factors is multiplied with: alpha / rank.
+
+    The keys are as in the names of tensors: ``base_model.model.`` and the name of the module.
+    """
     ranks = {}
     for name, tensor in tensors.items():
         if ".lora_A" in name or ".lora_embedding_A" in name:
@@ -313,7 +344,7 @@ def _scales(
         # alpha / r; of rank-stabilised LoRA, alpha / sqrt(r).
         divisor = rank**0.5 if config.get("use_rslora") else rank
         # With the prefix that is part of every tensor's name.
-        scales[_PREFIX + module] = alphas[module] / divisor
+        scales[PREFIX + module] = alphas[module] / divisor
     return scales
 
 
@@ -343,7 +374,7 @@ def _causal_prefix(folder: ModelFolder) -> str:
 
 def _module_of(tensor: str) -> str:
     """Return the name of the module that a tensor of an adapter belongs to."""
-    return _AFTER_MODULE.sub("", tensor.removeprefix(_PREFIX))
+    return _AFTER_MODULE.sub("", tensor.removeprefix(PREFIX))
 
 
 def _with_adapter_layers(
@@ -404,7 +435,7 @@ def _other_base(file: Path, tensors: Sequence[str], problem: str) -> SpecError:
 
 def _tensor_name(tensor: str) -> str:
     """Return the name of a tensor as in an adapter's file, without the part of every name."""
-    return str(tensor).removeprefix(_PREFIX).replace(".default", "")
+    return str(tensor).removeprefix(PREFIX).replace(".default", "")
 
 
 def _named_part(model: PreTrainedModel, tensors: Iterable[str]) -> PreTrainedModel:

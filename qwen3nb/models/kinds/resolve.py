@@ -21,6 +21,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder, list_checkpoints
 from qwen3nb.checkpoints.provenance import MODEL_FILES, PROVENANCE, read_provenance
+from qwen3nb.metrics.fusion_weights import MOST_PARTS
 from qwen3nb.models.gate.declared import check_dense, static_files
 from qwen3nb.models.kinds.api import API
 from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config, is_foreign
@@ -31,7 +32,16 @@ from qwen3nb.models.kinds.newest import (
 )
 from qwen3nb.models.kinds.prompts import named_prompts, stored_prompts
 from qwen3nb.models.kinds.sentence import SENTENCE, STATIC
-from qwen3nb.models.kinds.source import Kind, Source, fingerprint, registry, safe_label
+from qwen3nb.models.kinds.source import (
+    FITTED_BY_RANK,
+    FITTED_BY_SCORE,
+    Kind,
+    Source,
+    fingerprint,
+    fusion_label,
+    registry,
+    safe_label,
+)
 from qwen3nb.models.kinds.transformer import DECODER, ENCODER, ENCODER_DECODER, RERANKER, SEQ2SEQ
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.search.multi_vector import MultiVectorKind
@@ -74,13 +84,16 @@ class _BM25(Kind):
 
 
 class _Fusion(Kind):
-    """Several searches fused by rank, ``a+b``."""
+    """Several searches fused by rank, ``a+b``, or by fitted weights, ``a+b@cv``."""
 
     name = "fusion"
     only_searches = "has no vectors"
 
     def fingerprint(self, source: Source) -> dict[str, Any]:
-        return {"kind": self.name, "of": [fingerprint(part) for part in source.parts]}
+        content = {"kind": self.name, "of": [fingerprint(part) for part in source.parts]}
+        if source.fitted:
+            content["fitted"] = source.fitted
+        return content
 
 
 class _OnHub(Kind):
@@ -177,9 +190,28 @@ def _local_source(spec: str, folder: Path) -> Source:
 
 
 def _fusion_source(spec: str) -> Source:
-    parts = tuple(find_source(part) for part in spec.split("+"))
-    label = "-plus-".join(part.label for part in parts)
-    return Source(spec, FUSION_KIND, label, parts=parts)
+    joined_parts, fitted = split_fusion(spec)
+    parts = tuple(find_source(part) for part in joined_parts.split("+"))
+    if fitted and len(parts) > MOST_PARTS:
+        raise SpecError(
+            f"{spec}: weights are chosen for at most {MOST_PARTS} models; got {len(parts)}"
+        )
+    source = Source(spec, FUSION_KIND, "", parts=parts, fitted=fitted)
+    return replace(source, label=fusion_label([part.label for part in parts], source))
+
+
+def split_fusion(spec: str) -> tuple[str, str]:
+    """Return a spec without what says how its weights are fitted, and this; it may be empty.
+
+    >>> split_fusion("bm25+e5-base@cv"), split_fusion("bm25+e5-base")
+    (('bm25+e5-base', 'cv'), ('bm25+e5-base', ''))
+    """
+    last_part = spec.rpartition("+")[2]
+    joined_parts, _, fitted = spec.rpartition("@")
+    names_a_folder = _existing_folder(last_part) is not None  # such as runs/x@cv
+    if fitted in (FITTED_BY_SCORE, FITTED_BY_RANK) and not names_a_folder:
+        return joined_parts, fitted
+    return spec, ""
 
 
 def _hub_source(spec: str) -> Source:
@@ -200,6 +232,8 @@ def _no_model(spec: str) -> SpecError:
         f"no model {spec!r}: neither a folder, nor one of {', '.join(names)}, nor a hub id "
         "(organisation/name), nor api:URL#MODEL."
     )
+    if "@" in spec:
+        message += f" A fusion ends in @{FITTED_BY_SCORE} or @{FITTED_BY_RANK}, as bm25+MODEL@cv."
     if similar:
         message += f" Did you mean {' or '.join(map(repr, similar))}?"
     return SpecError(message)
@@ -262,6 +296,16 @@ def find_training(spec: str) -> Path:
     return folder
 
 
+def training_named(spec: str) -> Path | None:
+    """Return the training that a spec names in place of a model; None if it names a model."""
+    if spec == NEWEST_TRAINING:
+        return newest(spec)
+    folder = _existing_folder(spec)
+    if folder is None or not any(folder.glob("checkpoint-*/")):
+        return None
+    return folder
+
+
 def _existing_folder(spec: str) -> Path | None:
     """Return the folder ``spec``, relative to the working directory or to the root.
 
@@ -270,6 +314,9 @@ def _existing_folder(spec: str) -> Path | None:
     if not spec:
         return None
     for folder in (Path(spec).expanduser(), paths.root() / spec):
+        copy = paths.kept_copy(folder)
+        if copy is not None:
+            return copy
         if folder.is_dir():
             return folder
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Fingerprint: TypeAlias = dict[str, Any]  # what identifies a model's content, as JSON
 Registry: TypeAlias = Mapping[str, Mapping[str, Any]]  # entries by name
 STUDY_REGISTRY = "models.toml"  # at the top of a study
+FITTED_BY_SCORE = "cv"  # a fusion whose weights are chosen by cross-validation, by score
+FITTED_BY_RANK = "cv-ranks"  # and by rank
 # Files other than the weights that affect what a model computes.
 _IDENTIFYING = re.compile(
     r"(config|config_sentence_transformers|modules|sentence_\w+_config|tokenizer|"
@@ -241,6 +243,7 @@ class Source:
     id: str | None = None  # its id on the hub
     base: Source | None = None  # the base model of an adapter; see `qwen3nb.models.kinds.lora`
     parts: tuple[Source, ...] = ()  # the parts of a fusion (``a+b``)
+    fitted: str = ""  # how a fusion fits its weights (``a+b@cv``); empty for one by rank
     instruction: str = ""  # default replacement for ``{instruction}`` in a prompt
     pooling: str | None = None  # the registry's pooling, for a model that does not define one
     max_length: int | None = None  # the registry's maximum length, likewise
@@ -325,6 +328,14 @@ def _study_registry(file: Path, stamp: tuple[object, ...]) -> Registry:
 def safe_label(text: str) -> str:
     """Return ``text`` without characters that are not allowed in file names."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
+
+
+def fusion_label(labels: Iterable[str], source: Source) -> str:
+    """Return the label of a fusion of models with these labels."""
+    label = "-plus-".join(labels)
+    if source.fitted:
+        label += f"-{source.fitted}"
+    return label
 
 
 def fingerprint(source: Source) -> Fingerprint:

@@ -13,6 +13,8 @@ from qwen3nb.models.types import SpecError, refusing
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+_TEXTS_AT_ONCE = 1024  # tokenised to be counted
+
 
 def pick_device(device: str) -> str:
     """Return ``device``; for ``auto``, the GPU if there is one.
@@ -95,6 +97,18 @@ def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
     # A pattern takes the first alternative that fits: "<eos2>" has to come before "<eos".
     longest_first = sorted(texts, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first)))
+
+
+def token_counts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[int]:
+    """Return how many tokens each text has, however long it is, with those that are added."""
+    counts: list[int] = []
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        batch = list(texts[start : start + _TEXTS_AT_ONCE])
+        encoded = tokenizer(
+            batch, truncation=False, padding=False, return_attention_mask=False, verbose=False
+        )
+        counts += [len(row) for row in encoded["input_ids"]]
+    return counts
 
 
 def token_rows(

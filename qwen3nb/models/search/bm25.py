@@ -8,7 +8,8 @@ models do.
 
 bm25s holds all words of a corpus as Python integers. Here, each block of texts becomes a sparse
 matrix of counts, so that memory is that of the index and the vocabulary; its scores are the same
-bit by bit. Indexes of large corpora are kept on disk and mapped into memory:
+bit by bit; `qwen3nb.models.search.word_scores` adds them. Indexes of large corpora are kept on
+disk and mapped into memory:
 
     <cache>/bm25/<key>/    the files of bm25s, and their SHA-256 in manifest.json
 
@@ -24,11 +25,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import bm25s
 import numpy as np
@@ -42,6 +44,13 @@ from qwen3nb import paths
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.search import mteb_rows
 from qwen3nb.models.search.searcher import Run, Searcher, text_blocks
+from qwen3nb.models.search.word_scores import (
+    Floats,
+    IndexScores,
+    Rows,
+    WordScores,
+    found_rows,
+)
 from qwen3nb.models.search.words import (
     ENGLISH_WORDS,
     STEMMER,
@@ -58,19 +67,6 @@ if TYPE_CHECKING:
 
     from qwen3nb.models.search.mteb_rows import MtebRows
 
-Floats = NDArray[np.float32]
-Rows = NDArray[np.int64]
-
-
-class IndexScores(TypedDict):
-    """The scores of an index as bm25s stores them: a sparse matrix with a column per word."""
-
-    data: Floats
-    indices: NDArray[np.int32]
-    indptr: Rows
-    num_docs: int
-
-
 log = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 _BLOCK = 1 << 16  # texts whose words are counted at once, and wait in a temporary file
@@ -84,6 +80,7 @@ RECIPE = {
 }
 _INDEX_MEMORY = 1.5e8  # bytes of an index, whatever the size of the corpus
 _MEMORY_PER_CHARACTER = 1.5  # of which the index that is kept has 1
+_QUERIES_AT_ONCE = 16  # of a thread, which keeps one array of scores for them
 LARGE = 20_000  # documents from which an index is kept; that of fewer takes a second
 
 
@@ -94,6 +91,7 @@ class BM25(Searcher):
     its rank would depend on its id alone. ``words`` says how the indexed corpus was read.
     """
 
+    least_score = 0.0
     matched_share = 0.5  # about half of the candidates share a word with the query
     seconds_per_pair = 3e-9
     seconds_per_candidates = 6e-5
@@ -109,8 +107,9 @@ class BM25(Searcher):
         self._position_by_name: dict[str, int] | None = None
         self.words = ENGLISH_WORDS
         self._cache = cache  # whether indexes of large corpora are kept
-        self._index = bm25s.BM25()
-        self._letters: bm25s.BM25 | None = None  # index of words of one letter, made when needed
+        self._index: WordScores | None = None
+        self._letters: WordScores | None = None  # index of words of one letter, made when needed
+        self._parts: WordScores | None = None  # index of parts of words, likewise
         self._texts: Callable[[], Iterable[str]] = tuple  # returns those of the corpus; none yet
 
     def __repr__(self) -> str:
@@ -144,6 +143,7 @@ class BM25(Searcher):
         self._documents = mteb_rows.document_ids(corpus, range(len(corpus)))
         self._position_by_name = None
         self._letters = None
+        self._parts = None
         if task_metadata is not None:
             self.words = words_of_languages(mteb_rows.task_languages(task_metadata, hf_subset))
         else:
@@ -171,15 +171,23 @@ class BM25(Searcher):
         texts = [mteb_rows.joined_query(row) for row in queries]
         words_of_queries = self.words.split(texts)
         self._index_letters(texts, words_of_queries)
+        self._index_parts(words_of_queries)
+        self._main_index.expand(words_of_queries)
         if top_ranked is None:
+            starts = range(0, len(texts), _QUERIES_AT_ONCE)
+            blocks = [slice(start, start + _QUERIES_AT_ONCE) for start in starts]
             with ThreadPoolExecutor(cores()) as threads:
-                rankings = threads.map(partial(self._best, k=top_k), texts, words_of_queries)
-                run = dict(zip(names, rankings, strict=True))
+                rankings_of_blocks = threads.map(
+                    lambda block: self._rankings(texts[block], words_of_queries[block], top_k),
+                    blocks,
+                )
+                run = dict(zip(names, chain.from_iterable(rankings_of_blocks), strict=True))
         else:
             run = {}
+            sums = self._empty_sums()
             for name, text, words in zip(names, texts, words_of_queries, strict=True):
                 candidates = top_ranked.get(name, ())
-                run[name] = self._matches(self._scores(text, words), candidates)
+                run[name] = self._matches(self._scores(text, words, sums), candidates)
         self._count(len(run), started)
         return run
 
@@ -197,7 +205,8 @@ class BM25(Searcher):
         started = time.perf_counter()
         words = self.words.split([query])
         self._index_letters([query], words)
-        scores = self._scores(query, words[0])
+        self._index_parts(words)
+        scores = self._scores(query, words[0], self._empty_sums())
         self._count(1, started)
         return [float(scores[self._positions[name]]) for name in documents]
 
@@ -217,38 +226,61 @@ class BM25(Searcher):
         """Return the bytes of disk for an index; that of a small corpus is not kept."""
         return characters if documents >= LARGE else 0
 
-    def _best(self, text: str, words: Sequence[str], *, k: int) -> dict[str, float]:
-        """Return the scores of the ``k`` best documents for a query and its words.
+    def _rankings(
+        self, texts: Sequence[str], words_of_texts: Sequence[Sequence[str]], k: int
+    ) -> list[dict[str, float]]:
+        """Return the scores of the ``k`` best documents for each query."""
+        sums = self._empty_sums()
+        rankings = []
+        for text, words in zip(texts, words_of_texts, strict=True):
+            scores = self._scores(text, words, sums)
+            rankings.append(self._best(scores, k))
+        return rankings
+
+    def _best(self, scores: Floats, k: int) -> dict[str, float]:
+        """Return the scores of the ``k`` best documents, by name.
 
         Of documents that tie with the k-th, the first in the corpus. In a small one, those that
         bm25s returns, as in all earlier records: NumPy's choice, which depends on the processor,
         and takes a hundred times as long as the rest where most documents score 0.
         """
-        scores = self._scores(text, words)
-        rows = np.flatnonzero(scores > 0)
+        rows = found_rows(scores, k)
         if len(rows) > k:
             rows = _best_rows(scores, rows, k)
         names = [self._documents[row] for row in rows.tolist()]
         return dict(zip(names, scores[rows].tolist(), strict=True))
 
-    def _scores(self, text: str, words: Sequence[str]) -> Floats:
-        """Return the score of every document (N,) for a query and its words."""
-        index = self._index
+    def _empty_sums(self) -> Floats:
+        """Return an array for the scores of all documents (N,)."""
+        return np.empty(len(self._documents), dtype=np.float32)
+
+    def _scores(self, text: str, words: Sequence[str], sums: Floats) -> Floats:
+        """Return the score of every document for a query and its words, in ``sums`` (N,)."""
+        index = self._main_index
         # A query of single letters, such as "C", is searched in the index that has letters.
         if self._letters is not None and _are_letters(words):
             index = self._letters
             (words,) = self.words.of_letters.split([text])
-        indexed_words = [word for word in words if word in index.vocab_dict]
-        if not indexed_words:
-            return np.zeros(len(self._documents), dtype=np.float32)
-        scores: Floats = index.get_scores(indexed_words)
-        return scores
+        elif self._parts is not None and self._are_unknown(words):
+            index = self._parts
+            (words,) = self.words.of_parts.split([text])
+        return index.add(words, sums)
 
-    def _indexed(self, words: Words) -> bm25s.BM25:
+    @property
+    def _main_index(self) -> WordScores:
+        """The index of the corpus, as its language is read."""
+        if self._index is None:
+            raise ValueError("expected a corpus to search; got none: call index first")
+        return self._index
+
+    def _indexed(self, words: Words) -> WordScores:
         """Return the index of the corpus, from the cache if the corpus is large."""
+        words = replace(words, parts=False)  # which are indexed apart
         if self._cache and len(self._documents) >= LARGE:
-            return kept_index(self._texts, words=words, settings=self.settings)
-        return build_index(self._texts(), words=words, settings=self.settings)
+            index = kept_index(self._texts, words=words, settings=self.settings)
+        else:
+            index = build_index(self._texts(), words=words, settings=self.settings)
+        return WordScores(index.vocab_dict, index.scores)
 
     def _index_letters(self, texts: Sequence[str], words_of_texts: Sequence[Sequence[str]]) -> None:
         """Index words of one letter if a query has no others, and its words are not English."""
@@ -263,6 +295,20 @@ class BM25(Searcher):
         words_of_letters = self.words.of_letters.split(texts_of_letters)
         if any(words_of_letters):
             self._letters = self._indexed(self.words.of_letters)
+
+    def _index_parts(self, words_of_texts: Sequence[Sequence[str]]) -> None:
+        """Index parts of words if a query needs them; see `qwen3nb.models.search.words`."""
+        if self._parts is not None or not self.words.parts:
+            return
+        if any(self._are_unknown(words) for words in words_of_texts):
+            self._parts = self._indexed(self.words.of_parts)
+
+    def _are_unknown(self, words: Sequence[str]) -> bool:
+        """Return whether there are words of two letters or more, and no document has a word."""
+        if _are_letters(words):
+            return False
+        vocabulary = self._main_index.vocabulary
+        return not any(word in vocabulary for word in words)
 
     @property
     def _positions(self) -> Mapping[str, int]:

@@ -8,24 +8,31 @@ depend on no block size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.search.exact import EncoderOptions, Hits, SearchOptions, search
+from qwen3nb.models.kinds.prompts import prompt_for
+from qwen3nb.models.search.exact import (
+    Doubles,
+    EncoderOptions,
+    Hits,
+    Ids,
+    SearchOptions,
+    search,
+)
 from qwen3nb.models.search.mteb_rows import document_ids, joined_documents, joined_query
 from qwen3nb.models.search.searcher import (
-    Ranking,
     Run,
     Searcher,
     SearchTexts,
+    TextSearcher,
     check_candidates,
     distinct_candidates,
     median_seconds,
     named_hits,
-    rankings,
 )
 from qwen3nb.models.types import Settings
 from qwen3nb.vectors.encode_file import encode_blocks
@@ -77,7 +84,7 @@ def search_options(encoder: Encoder) -> EncoderOptions:
     return {"cosine": encoder.similarity_name == "cosine", "zeros": True, "device": device}
 
 
-class DenseSearch(Searcher):
+class DenseSearch(TextSearcher):
     """An encoder as a searcher, for retrieval and reranking tasks."""
 
     def __init__(self, encoder: Encoder) -> None:
@@ -86,17 +93,15 @@ class DenseSearch(Searcher):
         self.settings = encoder.settings
         self.device = encoder.device
         self.stats = encoder.stats
+        if encoder.similarity_name == "cosine":
+            self.least_score = -1.0
+        self.longest = encoder.longest
         self._encoder = encoder
-        self._corpus: MtebRows = ()
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description of the encoder."""
         return self._encoder.mteb_model_meta
-
-    def index(self, corpus: MtebRows, **_: object) -> None:
-        """Keep MTEB's corpus, whose texts are encoded when it is searched."""
-        self._corpus = corpus
 
     def search(
         self,
@@ -166,23 +171,51 @@ class DenseSearch(Searcher):
         check_candidates(candidate_ids, positions)
         return positions
 
-    def rank(self, texts: SearchTexts, *, k: int) -> Iterator[Ranking]:
-        """Yield each query with its ``k`` best documents."""
-        hits = self._searched(texts, k=k)
-        yield from rankings(hits, list(texts.queries), list(texts.documents))
+    def document_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of documents with their prompt, however many."""
+        encoder = self._encoder
+        prompt = prompt_for(
+            encoder.prompts,
+            role="passage",
+            task=self._task,
+            instruction=encoder.source.instruction,
+        )
+        return encoder.token_counts([prompt + text for text in texts])
 
-    def rank_boosted(self, texts: SearchTexts, boosts: Mapping[str, float], *, k: int) -> Run:
-        """Return each query's ``k`` best documents by boosted cosine, and ties with the last."""
-        factors = np.array([boosts[name] for name in texts.documents])
-        hits = self._searched(texts, k=k, cosine=True, boosts=factors, keep_ties=True)
-        return hits.run(texts.queries, list(texts.documents))
+    def best_documents(
+        self,
+        queries: Sequence[str],
+        documents: Iterable[str],
+        *,
+        k: int,
+        boosts: Doubles | None = None,
+        keep_ties: bool = False,
+        owners: Ids | None = None,
+    ) -> Hits:
+        """Return the ``k`` best documents of each query.
 
-    def _searched(self, texts: SearchTexts, **options: Unpack[SearchOptions]) -> Hits:
+        Args:
+            queries: their texts.
+            documents: their texts, or those of their chunks.
+            k: documents per query.
+            boosts: a positive factor per text (N,); scores are then boosted cosines.
+            keep_ties: return every document that ties with the k-th, too.
+            owners: the document of each text (N,), rising, if texts are chunks of documents,
+                which then score by their best one.
+        """
+        options: SearchOptions = {"k": k, "keep_ties": keep_ties, "owners": owners}
+        if boosts is not None:
+            options["boosts"] = boosts
+            options["cosine"] = True
+        total = None
+        if isinstance(documents, Sized):  # for the progress bar
+            total = len(documents)
         return search_texts(
             self._encoder,
-            list(texts.queries.values()),
-            texts.documents.values(),
-            total=len(texts.documents),
+            queries,
+            documents,
+            total=total,
+            encoding={"task_metadata": self._task},
             **options,
         )
 

@@ -6,7 +6,8 @@ rescored in float64, rounded to float32 and ranked; equal scores rank in corpus 
 scores therefore depend neither on the block size nor on the backend that computes the
 products, and memory does not grow with the corpus.
 
-Scores are dot products, or cosines on request.
+Scores are dot products, or cosines on request. A document may have several rows, one for each of
+its chunks: its score is then that of its best one.
 
 Shapes: Q queries, N documents, D dimensions, K columns of a result.
 """
@@ -83,6 +84,7 @@ class SearchOptions(TypedDict, total=False):
     keep_ties: bool
     rescore: bool
     zeros: bool
+    owners: Ids | None
 
 
 def search(
@@ -97,6 +99,7 @@ def search(
     keep_ties: bool = False,
     rescore: bool = True,
     zeros: bool = False,
+    owners: Ids | None = None,
 ) -> Hits:
     """Return the ``k`` best documents of each query; all of them if the corpus has fewer.
 
@@ -115,6 +118,8 @@ def search(
             as in an index, and its rounding decides near ties.
         zeros: a zero vector, as of a text without tokens, has the cosine 0 to every other;
             otherwise it is refused.
+        owners: the document of each row of the corpus (N,), rising, if rows are chunks; the
+            hits are then documents, each scored by its best row.
 
     Raises:
         ValueError: ``k`` or ``block`` below 1, mismatched shapes, or a vector that is
@@ -130,7 +135,7 @@ def search(
     dimension = all_queries.rough.shape[1]
     tiles = []
     for tile_queries in all_queries.tiles():  # a few hundred each: scores take little memory
-        best = BestDocuments(len(tile_queries), k, keep_ties=keep_ties)
+        best = BestDocuments(len(tile_queries), k, keep_ties=keep_ties, repeats=owners is not None)
         tiles.append(_Tile(tile_queries, best, k, rescore=rescore))
     searched_count = 0  # documents so far, so the position of the next block's first one
     for vectors in _blocks(corpus, block):
@@ -140,12 +145,18 @@ def search(
         if boosts is not None:
             block_boosts = boosts[searched_count:end]
             _check_boosts(block_boosts, len(documents))
+        ids = np.arange(searched_count, end)
+        if owners is not None:
+            ids = owners[searched_count:end]
         for tile in tiles:
-            tile.update(documents, block_boosts, first=searched_count)
+            tile.update(documents, block_boosts, ids=ids)
         searched_count = end
     if boosts is not None:
         _check_boosts(boosts, searched_count)  # there may be more of them than documents
-    return _hits([tile.best for tile in tiles], least_width=min(k, searched_count))
+    number_of_documents = searched_count
+    if owners is not None:
+        number_of_documents = len(np.unique(owners))
+    return _hits([tile.best for tile in tiles], least_width=min(k, number_of_documents))
 
 
 def boosted(scores: NDArray[Any], factors: Doubles) -> Doubles:
@@ -316,9 +327,20 @@ class BestDocuments:
     Those of one query are in order of falling scores, equal ones in the order of the corpus.
     """
 
-    def __init__(self, queries: int, k: int, *, keep_ties: bool = False) -> None:
+    def __init__(
+        self, queries: int, k: int, *, keep_ties: bool = False, repeats: bool = False
+    ) -> None:
+        """Begin without documents.
+
+        Args:
+            queries: Q.
+            k: documents per query.
+            keep_ties: whether every document that ties with the k-th is kept.
+            repeats: whether a document may come again, by its chunks; its best score counts.
+        """
         self._k = k
         self._keep_ties = keep_ties
+        self._repeats = repeats
         self.rows: Ids = np.empty(0, dtype=np.int64)
         self.ids: Ids = np.empty(0, dtype=np.int64)
         self.scores: Floats = np.empty(0, dtype=np.float32)
@@ -334,6 +356,9 @@ class BestDocuments:
         # By row, then from high to low; equal ones stay in order.
         order = np.argsort(_sort_keys(rows, scores), kind="stable")
         rows, ids, scores = rows[order], ids[order], scores[order]
+        if self._repeats:
+            is_best = _first_of_each(rows, ids)
+            rows, ids, scores = rows[is_best], ids[is_best], scores[is_best]
         ranks = _ranks_in_row(rows)  # 0 for the best of each query
         is_kth = ranks == self._k - 1
         self.worst[rows[is_kth]] = scores[is_kth]  # of queries with at least k documents
@@ -342,15 +367,15 @@ class BestDocuments:
             is_kept |= scores == self.worst[rows]
         self.rows, self.ids, self.scores = rows[is_kept], ids[is_kept], scores[is_kept]
 
-    def add_block(self, scores: Floats, first: int) -> None:
-        """Take the scores (Q, n) of a block that starts at document ``first``.
+    def add_block(self, scores: Floats, block_ids: Ids) -> None:
+        """Take the scores (Q, n) of a block of documents with these ids (n,).
 
         Minus infinity is the score of a document that was not found.
         """
         is_found = scores > -np.inf
         is_good_enough = scores >= self.worst[:, None]
         rows, columns = np.nonzero(is_found & is_good_enough)
-        self.add(rows, columns + first, scores[rows, columns])
+        self.add(rows, block_ids[columns], scores[rows, columns])
 
     def hits(self, width: int) -> Hits:
         """Return them as `Hits` with at least ``width`` columns."""
@@ -366,18 +391,24 @@ class _Tile:
         self._k = k
         self._rescore = rescore
 
-    def update(self, documents: _Operand, boosts: Doubles | None, *, first: int) -> None:
-        """Screen and score a block that starts at document ``first``, and keep the k best."""
+    def update(self, documents: _Operand, boosts: Doubles | None, *, ids: Ids) -> None:
+        """Screen and score a block of rows of the documents ``ids``, and keep the k best."""
         error = _screening_error(self._queries.rough, documents.rough, boosts)
         # (Q,): a screening score below it is too low for the k best, however it was rounded.
         floor = self.best.worst - error
+        # A row of each document: its first, where documents have several.
+        starts = np.flatnonzero(np.diff(ids, prepend=-1))
         if documents.device is None:
-            pairs = _candidates_by_numpy(self._queries, documents, self._k, floor, error, boosts)
+            pairs = _candidates_by_numpy(
+                self._queries, documents, self._k, floor, error, boosts, starts=starts
+            )
         else:
-            pairs = _candidates_by_torch(self._queries, documents, self._k, floor, error)
+            pairs = _candidates_by_torch(
+                self._queries, documents, self._k, floor, error, starts=starts
+            )
         score = _rescored if self._rescore else _product
         scores = score(self._queries, documents, pairs, boosts)
-        self.best.add(pairs.queries, pairs.documents + first, scores)
+        self.best.add(pairs.queries, ids[pairs.documents], scores)
 
 
 def _hits(tiles: Sequence[BestDocuments], *, least_width: int) -> Hits:
@@ -411,8 +442,24 @@ def _ranks_in_row(rows: Ids) -> Ids:
     return ranks
 
 
+def _first_of_each(rows: Ids, ids: Ids) -> NDArray[np.bool_]:
+    """Return which entries are the first of their row and id.
+
+    >>> _first_of_each(np.array([0, 0, 0, 1]), np.array([5, 4, 5, 5]))
+    array([ True,  True, False,  True])
+    """
+    order = np.lexsort((ids, rows))  # equal pairs side by side, in their order
+    is_new = np.diff(rows[order], prepend=-1) != 0
+    is_new |= np.diff(ids[order], prepend=-1) != 0
+    is_first = np.zeros(len(rows), dtype=bool)
+    is_first[order[is_new]] = True
+    return is_first
+
+
 # Each returns at least all pairs whose score is neither below the k-th best of the block
-# minus the error, nor below ``floor``; those of one query in the order of the documents.
+# minus the error, nor below ``floor``; those of one query in the order of the documents. Where
+# documents have several rows, the k-th best is a document by its best row; ``starts`` has the
+# first row of each.
 
 
 def _candidates_by_numpy(
@@ -422,6 +469,8 @@ def _candidates_by_numpy(
     floor: Doubles,
     error: Doubles,
     boosts: Doubles | None,
+    *,
+    starts: Ids,
 ) -> Pairs:
     scores = queries.rough @ documents.rough.T  # (Q, n)
     if boosts is not None:
@@ -431,16 +480,26 @@ def _candidates_by_numpy(
     if has_many.any():
         # Those below the k-th best of the block by more than the error are not among the best.
         many_scores = scores[has_many]
-        from_end = len(documents) - k
-        kth_best = np.partition(many_scores, from_end, axis=1)[:, from_end]
-        higher_floor = np.maximum(floor[has_many], kth_best - error[has_many])
-        is_candidate[has_many] = many_scores >= higher_floor[:, None]
+        best_scores = many_scores  # of each document
+        if len(starts) < len(documents):
+            best_scores = np.maximum.reduceat(many_scores, starts, axis=1)
+        from_end = best_scores.shape[1] - k
+        if from_end >= 0:
+            kth_best = np.partition(best_scores, from_end, axis=1)[:, from_end]
+            higher_floor = np.maximum(floor[has_many], kth_best - error[has_many])
+            is_candidate[has_many] = many_scores >= higher_floor[:, None]
     query_rows, document_rows = np.nonzero(is_candidate)
     return Pairs(query_rows, document_rows)
 
 
 def _candidates_by_torch(
-    queries: _Operand, documents: _Operand, k: int, floor: Doubles, error: Doubles
+    queries: _Operand,
+    documents: _Operand,
+    k: int,
+    floor: Doubles,
+    error: Doubles,
+    *,
+    starts: Ids,
 ) -> Pairs:
     import torch
 
@@ -450,9 +509,12 @@ def _candidates_by_torch(
         with torch.inference_mode():
             scores = queries.tensor @ documents.tensor.T  # (Q, n)
             thresholds = torch.from_numpy(floor).to(scores.device)  # (Q,)
-            if k < len(documents):
-                best_scores = scores.topk(k, dim=1, sorted=False).values
-                kth_best = best_scores.amin(dim=1).double()
+            if k < len(starts):
+                best_scores = scores  # of each document
+                if len(starts) < len(documents):
+                    best_scores = _best_rows_by_torch(scores, starts)
+                k_scores = best_scores.topk(k, dim=1, sorted=False).values
+                kth_best = k_scores.amin(dim=1).double()
                 errors = torch.from_numpy(error).to(scores.device)
                 thresholds = torch.maximum(thresholds, kth_best - errors)
             # Round down, so that no candidate is lost.
@@ -463,3 +525,14 @@ def _candidates_by_torch(
             return Pairs(query_rows.cpu().numpy(), document_rows.cpu().numpy())
     finally:
         torch.set_float32_matmul_precision(precision)
+
+
+def _best_rows_by_torch(scores: Tensor, starts: Ids) -> Tensor:
+    """Return the best score (Q, documents) of the rows of each document, from those (Q, n)."""
+    import torch
+
+    is_start = np.zeros(scores.shape[1], dtype=np.int64)
+    is_start[starts] = 1
+    documents = torch.from_numpy(is_start.cumsum() - 1).to(scores.device)  # by row
+    best = torch.full((len(scores), len(starts)), -torch.inf, device=scores.device)
+    return best.scatter_reduce(1, documents.expand(len(scores), -1), scores, "amax")

@@ -11,7 +11,7 @@ import copy
 import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.gate.declared import PYLATE, SETTINGS
@@ -21,13 +21,8 @@ from qwen3nb.models.kinds.prompts import named_prompts, prompt_for, used_prompts
 from qwen3nb.models.kinds.source import Source, unchanged
 from qwen3nb.models.modeling import runtime
 from qwen3nb.models.options import ModelOptions
-from qwen3nb.models.search.searcher import PairSearcher, Run
+from qwen3nb.models.search.searcher import PairSearcher
 from qwen3nb.models.types import CheckpointError, SpecError, Stats, refusing, torch_dtype
-
-if TYPE_CHECKING:
-    from mteb.abstasks.task_metadata import TaskMetadata
-
-    from qwen3nb.models.search.mteb_rows import MtebRows
 
 ENCODING = 1  # increase when scores change for the same model: part of every identity
 _ADDED = 8  # tokens that a tokenizer may add to a text
@@ -41,6 +36,8 @@ class LibrarySearcher(PairSearcher):
         batch_size: texts per batch; changes no score beyond rounding.
         max_length: tokens after which a text is truncated.
         parameters: number of parameters, embeddings included.
+        document_bytes: of the vectors of all documents that were encoded so far.
+        documents: their number.
     """
 
     library_class: ClassVar[str]  # its name in sentence_transformers
@@ -65,7 +62,6 @@ class LibrarySearcher(PairSearcher):
                 f"{source.label} is compared by {self.similarity!r} ({SETTINGS}); supported are: "
                 f"{', '.join(self.similarities)}"
             )
-        self._task: TaskMetadata | None = None  # MTEB's description of the task that is searched
         release = importlib.metadata.version("sentence-transformers").split(".")[0]
         settings = {
             "encoding": ENCODING,
@@ -80,6 +76,15 @@ class LibrarySearcher(PairSearcher):
             settings["instruction"] = source.instruction
         super().__init__(source, settings=settings)
         self.show_progress = options.show_progress
+        self.document_bytes = 0
+        self.documents = 0
+
+    @property
+    def bytes_per_document(self) -> float | None:
+        """The bytes of an index for a document, in single precision; None before a search."""
+        if not self.documents:
+            return None
+        return self.document_bytes / self.documents
 
     def prompted(self, prompts: Mapping[str, str]) -> Self:
         """Return the same loaded model with other prompts."""
@@ -88,22 +93,19 @@ class LibrarySearcher(PairSearcher):
         prompted_model.source = replace(self.source, prompts=prompted_model.prompts)
         prompted_model.settings = self.settings | {"prompts": prompted_model.prompts}
         prompted_model.stats = Stats()
+        prompted_model.document_bytes = prompted_model.documents = 0
         return prompted_model
 
-    def search(
-        self,
-        queries: MtebRows,
-        *,
-        top_k: int,
-        task_metadata: TaskMetadata | None = None,
-        **options: Any,
-    ) -> Run:
-        """Score the ``top_k`` best documents per query, with the prompts of the task."""
-        self._task = task_metadata
-        try:
-            return super().search(queries, top_k=top_k, **options)
-        finally:
-            self._task = None
+    @property
+    def longest(self) -> int | None:  # type: ignore[override]
+        """Most tokens of a document that it reads; None for any."""
+        return self.max_length
+
+    def document_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of documents with their prompt, however many."""
+        prompt = self.prompt("passage")
+        prompted_texts = [prompt + text for text in texts]
+        return runtime.token_counts(self._model.tokenizer, prompted_texts)
 
     def prompt(self, role: str) -> str:
         """Return the prompt of texts with the role ``query`` or ``passage``."""

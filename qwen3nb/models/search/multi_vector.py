@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _PRODUCTS = 2**24  # products of vectors, with these, at once: 64 MiB in float32
+_BYTES_PER_NUMBER = 4  # single precision
 _MODULES = ("Transformer", "Dense", "MultiVectorMask", "Normalize", "HierarchicalTokenPooling")
 
 
@@ -47,6 +48,8 @@ class MultiVectorEncoder(LibrarySearcher):
     def block_scores(self, queries: list[Tensor], documents: Sequence[str]) -> NDArray[np.float32]:
         """Return the MaxSim (Q, n) of prepared queries and a block of documents."""
         vectors = self._vectors(documents, "passage")
+        self.documents += len(documents)
+        self.document_bytes += sum(tokens.numel() for tokens in vectors) * _BYTES_PER_NUMBER
         scores = self._model.similarity(queries, vectors, chunk_elements=_PRODUCTS)
         matrix: NDArray[np.float32] = scores.cpu().numpy()
         return matrix

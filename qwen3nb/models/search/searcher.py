@@ -21,6 +21,7 @@ import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -35,6 +36,7 @@ from qwen3nb.models.types import Identified, Settings, Stats
 from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models.model_meta import ModelMeta
 
     from qwen3nb.models.search.mteb_rows import MtebRows
@@ -74,13 +76,16 @@ class Searcher(Identified, ABC):
     """
 
     mteb_kinds: ClassVar[Sequence[str]] = ("sparse",)  # MTEB's names of its kind
+    least_score: float | None = None  # the lowest score that can be; None if there is no bound
     matched_share: ClassVar[float] = 1.0  # of candidates, those that get a score
     seconds_per_pair: ClassVar[float] = 1e-7  # of a core, for a query and a document
     seconds_per_candidates: ClassVar[float] = 2.5e-4  # for a query with its candidates
+    longest: int | None = None  # most tokens of a document that it reads; None for any
     device: str = "cpu"
     label: str
     source: Source
     stats: Stats
+    _task: TaskMetadata | None = None  # MTEB's description of the task that is searched
 
     @property
     def only_searches(self) -> str:
@@ -94,6 +99,15 @@ class Searcher(Identified, ABC):
     @abstractmethod
     def search(self, queries: MtebRows, *, top_k: int, **options: Any) -> Run:
         """Score the ``top_k`` best documents per query, of all or of those in ``top_ranked``."""
+
+    @contextmanager
+    def of_task(self, task: TaskMetadata | None) -> Iterator[None]:
+        """Search with the prompts of a task within the block, if the model has such."""
+        self._task = task
+        try:
+            yield
+        finally:
+            self._task = None
 
     def rank(self, texts: SearchTexts, *, k: int) -> Iterator[Ranking]:
         """Yield each query with its ``k`` best documents."""
@@ -159,7 +173,91 @@ class Searcher(Identified, ABC):
         self.stats.seconds += time.perf_counter() - started
 
 
-class PairSearcher(Searcher):
+class TextSearcher(Searcher):
+    """Searches texts as they come: it says which documents are best, and keeps no index."""
+
+    _corpus: MtebRows = ()  # the rows that are searched; see `index`
+
+    @abstractmethod
+    def best_documents(
+        self,
+        queries: Sequence[str],
+        documents: Iterable[str],
+        *,
+        k: int,
+        boosts: NDArray[np.float64] | None = None,
+        keep_ties: bool = False,
+    ) -> Hits:
+        """Return the ``k`` best documents of each query.
+
+        Args:
+            queries: their texts.
+            documents: their texts.
+            k: documents per query.
+            boosts: a positive factor per document (N,).
+            keep_ties: return every document that ties with the k-th, too.
+        """
+
+    def index(self, corpus: MtebRows, **_: object) -> None:
+        """Keep MTEB's corpus, whose texts are scored when it is searched."""
+        self._corpus = corpus
+
+    def search(
+        self,
+        queries: MtebRows,
+        *,
+        top_k: int,
+        top_ranked: Mapping[str, Sequence[str]] | None = None,
+        task_metadata: TaskMetadata | None = None,
+        **_: Any,
+    ) -> Run:
+        """Score the ``top_k`` best documents per query, of all or of those in ``top_ranked``.
+
+        Raises:
+            ValueError: one of these is not in the corpus.
+        """
+        names = [str(row["id"]) for row in queries]
+        texts = [joined_query(row) for row in queries]
+        with self.of_task(task_metadata):  # which may have prompts of its own
+            if top_ranked is not None:
+                candidates = distinct_candidates(names, top_ranked)
+                return self._search_candidates(candidates, texts, top_k)
+            hits = self.best_documents(texts, joined_documents(self._corpus), k=top_k)
+        return named_hits(hits, names, self._corpus)
+
+    def _search_candidates(
+        self, candidates: Mapping[str, Sequence[str]], texts: Sequence[str], k: int
+    ) -> Run:
+        """Return the ``k`` best candidates of each query."""
+        documents = candidate_texts(self._corpus, candidates)
+        run: Run = {}
+        for query, text in zip(candidates, texts, strict=True):
+            names = candidates[query]
+            run[query] = {}
+            if names:  # not every query has candidates
+                hits = self.best_documents([text], [documents[name] for name in names], k=k)
+                run.update(hits.run([query], names))
+        return run
+
+    def rank(self, texts: SearchTexts, *, k: int) -> Iterator[Ranking]:
+        """Yield each query with its ``k`` best documents."""
+        queries, documents = texts.queries, texts.documents
+        hits = self.best_documents(list(queries.values()), documents.values(), k=k)
+        yield from rankings(hits, list(queries), list(documents))
+
+    def rank_boosted(self, texts: SearchTexts, boosts: Mapping[str, float], *, k: int) -> Run:
+        """Return each query's ``k`` best documents by boosted score, and ties with the last."""
+        hits = self.best_documents(
+            list(texts.queries.values()),
+            texts.documents.values(),
+            k=k,
+            boosts=np.array([boosts[name] for name in texts.documents]),
+            keep_ties=True,
+        )
+        return hits.run(texts.queries, list(texts.documents))
+
+
+class PairSearcher(TextSearcher):
     """Searches by the scores of pairs: every query with every document, block by block.
 
     Attributes:
@@ -184,7 +282,6 @@ class PairSearcher(Searcher):
         self.source = source
         self.settings = dict(settings)
         self.stats = Stats()
-        self._corpus: MtebRows = ()  # the rows that are searched; see `index`
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.label}: identity {self.identity[:8]}>"
@@ -200,31 +297,6 @@ class PairSearcher(Searcher):
         Minus infinity is the score of a document that is not found.
         """
 
-    def index(self, corpus: MtebRows, **_: object) -> None:
-        """Keep MTEB's corpus, whose texts are scored when it is searched."""
-        self._corpus = corpus
-
-    def search(
-        self,
-        queries: MtebRows,
-        *,
-        top_k: int,
-        top_ranked: Mapping[str, Sequence[str]] | None = None,
-        **_: object,
-    ) -> Run:
-        """Score the ``top_k`` best documents per query, of all or of those in ``top_ranked``.
-
-        Raises:
-            ValueError: one of these is not in the corpus.
-        """
-        names = [str(row["id"]) for row in queries]
-        texts = [joined_query(row) for row in queries]
-        if top_ranked is not None:
-            candidates = distinct_candidates(names, top_ranked)
-            return self._search_candidates(candidates, texts, top_k)
-        hits = self.best_documents(texts, joined_documents(self._corpus), k=top_k)
-        return named_hits(hits, names, self._corpus)
-
     def best_documents(
         self,
         queries: Sequence[str],
@@ -233,6 +305,7 @@ class PairSearcher(Searcher):
         k: int,
         boosts: NDArray[np.float64] | None = None,
         keep_ties: bool = False,
+        owners: NDArray[np.int64] | None = None,
     ) -> Hits:
         """Return the ``k`` best documents of each query, scoring the documents block by block.
 
@@ -242,11 +315,13 @@ class PairSearcher(Searcher):
             k: documents per query.
             boosts: a positive factor per document (N,).
             keep_ties: return every document that ties with the k-th, too.
+            owners: the document of each text (N,), rising, if texts are chunks of documents,
+                which then score by their best one.
         """
         started = time.perf_counter()
         check_texts(queries)
         prepared = self.prepared(queries)
-        best = BestDocuments(len(queries), k, keep_ties=keep_ties)
+        best = BestDocuments(len(queries), k, keep_ties=keep_ties, repeats=owners is not None)
         scored = 0  # documents, whose positions continue from block to block
         with self._progress() as bar:
             for block in text_blocks(documents, self.block_size):
@@ -255,11 +330,15 @@ class PairSearcher(Searcher):
                 if boosts is not None:
                     block_boosts = boosts[scored : scored + len(block)]
                     scores = boosted(scores, block_boosts)
-                best.add_block(np.asarray(scores, dtype=np.float32), scored)
+                ids = np.arange(scored, scored + len(block))
+                if owners is not None:
+                    ids = owners[ids]
+                best.add_block(np.asarray(scores, dtype=np.float32), ids)
                 scored += len(block)
                 bar.update(len(block))
         self._count(len(queries) + scored, started)
-        return best.hits(min(k, scored))
+        number_of_documents = scored if owners is None else len(np.unique(owners))
+        return best.hits(min(k, number_of_documents))
 
     def _progress(self) -> tqdm:
         """Return a progress bar of a search, which counts documents."""
@@ -270,23 +349,6 @@ class PairSearcher(Searcher):
             leave=False,
             disable=not self.show_progress,
         )
-
-    def rank(self, texts: SearchTexts, *, k: int) -> Iterator[Ranking]:
-        """Yield each query with its ``k`` best documents."""
-        queries, documents = texts.queries, texts.documents
-        hits = self.best_documents(list(queries.values()), documents.values(), k=k)
-        yield from rankings(hits, list(queries), list(documents))
-
-    def rank_boosted(self, texts: SearchTexts, boosts: Mapping[str, float], *, k: int) -> Run:
-        """Return each query's ``k`` best documents by boosted score, and ties with the last."""
-        hits = self.best_documents(
-            list(texts.queries.values()),
-            texts.documents.values(),
-            k=k,
-            boosts=np.array([boosts[name] for name in texts.documents]),
-            keep_ties=True,
-        )
-        return hits.run(texts.queries, list(texts.documents))
 
     def score_documents(self, query: str, documents: Sequence[str]) -> NDArray[np.float64]:
         """Return the scores (N,) of the texts of N documents for one query."""

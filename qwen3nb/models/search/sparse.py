@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _LOGITS_PER_BATCH = 2**26  # of a batch: 256 MiB in float32, and a copy of them
+_BYTES_PER_WEIGHT = 8  # a weight in single precision, and the number of its word
 _MODULES = ("Transformer", "MLMTransformer", "SpladePooling", "Pooling", "SparseAutoEncoder")
 
 
 class SparseEncoder(LibrarySearcher):
     """A model with a weight per text and word of its vocabulary."""
 
+    least_score = 0.0  # of weights that are not negative
     library_class = "SparseEncoder"
     similarities = ("dot", "cosine")
 
@@ -47,7 +49,10 @@ class SparseEncoder(LibrarySearcher):
 
     def block_scores(self, queries: csr_array, documents: Sequence[str]) -> NDArray[np.float32]:
         """Return the products (Q, n) of vectors of queries and of a block of documents."""
-        scores: NDArray[np.float32] = (queries @ self._vectors(documents, "passage").T).toarray()
+        vectors = self._vectors(documents, "passage")
+        self.documents += len(documents)
+        self.document_bytes += vectors.nnz * _BYTES_PER_WEIGHT
+        scores: NDArray[np.float32] = (queries @ vectors.T).toarray()
         return scores
 
     def _vectors(self, texts: Sequence[str], role: str) -> csr_array:

@@ -16,6 +16,10 @@ Khmer, Burmese, Tibetan and others of their kind. Points of Arabic and Hebrew ar
 most texts are written without them. A single letter or digit next to a script without blanks is a
 word, as in 维生素C. Other words of one letter are searched only if a query has no others.
 
+Parts of words: a query of own data may have no word that is in any document, as "read csv" for
+``read_csv``, "Versicherung" for "Krankenversicherung", or an Arabic word without its article. It
+is searched by threes of letters, and by single letters of scripts without blanks.
+
 Accents are left out in the languages for which Lucene's analyzers do so, and where no language is
 declared: many people type "cancion" and "елка". The letters are vowels, the ç, those of Greek, and
 the ё. Kept are letters of their own: å, ñ, й, ї, and all of Nordic, Slavic and Turkic languages
@@ -31,7 +35,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 from qwen3nb.models.search.mteb_rows import ENGLISH
 from qwen3nb.models.types import JsonObject
@@ -49,6 +53,7 @@ _ACCENT = re.compile(
     "|[α-ω](?=[\u0300-\u0345])|[аеиоуыэюя](?=[\u0300\u0301])|е(?=\u0308))[\u0300-\u0345]+"
 )
 _ACCENTED_SHARE = 0.1  # of queries or documents, from which their accents are left out
+_BLOCK = 1000  # documents that are split at once
 _MISREAD_SHARE = 0.01  # of documents, from which texts without a language are read by script
 # Blocks of scripts that are written without blanks between words, and Korean's.
 _WITHOUT_BLANKS = (
@@ -112,11 +117,16 @@ class Words:
     every_script: bool = True  # whether scripts other than Latin are read as above
     letters: bool = False  # whether words of one letter count, too
     accents: bool = True  # whether letters keep them in scripts other than ASCII
+    parts: bool = False  # whether a query without a word of any document is searched by parts
+    threes: bool = False  # whether words are split into threes of letters
 
     @property
     def name(self) -> str:
         """What a record states; empty for English words, as in records from before."""
-        if self == ENGLISH_WORDS:
+        if self.parts:
+            name = replace(self, parts=False).name or "words of English"
+            return f"{name}; threes of letters for a query whose words are in no document"
+        if self.is_english_alone:
             return ""
         script = "words of every script"
         if not self.accents:
@@ -129,9 +139,19 @@ class Words:
         )
 
     @property
+    def is_english_alone(self) -> bool:
+        """Whether texts are read as MTEB's baseline reads them."""
+        return self.english and not self.every_script
+
+    @property
     def of_letters(self) -> "Words":
         """The same words and those of one letter, none of them left out or stemmed."""
         return Words(every_script=True, letters=True, accents=self.accents)
+
+    @property
+    def of_parts(self) -> "Words":
+        """Parts of the same words, without accents, none of them left out or stemmed."""
+        return Words(letters=True, accents=False, threes=True)
 
     @cached_property
     def left_out(self) -> frozenset[str]:
@@ -145,7 +165,7 @@ class Words:
 
     def split(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the words of each text, stemmed, without stop words."""
-        if self == ENGLISH_WORDS:
+        if self.is_english_alone:
             return _split_as_english(texts)
         stem = self.stem
         words_of_texts = []
@@ -174,10 +194,15 @@ class Words:
 
         >>> Words().spaced("ＡＢＣ 打印机")
         'abc 打印 印机'
+        >>> Words().of_parts.spaced("readCSV_file")
+        'rea ead adc dcs csv fil ile'
         """
         if self.every_script:
             folded = _folded(text, accents=self.accents)
-            return " ".join(_of_every_script(folded, shortest=1 if self.letters else 2))
+            words = _of_every_script(folded, shortest=1 if self.letters else 2)
+            if self.threes:
+                words = chain.from_iterable(map(_threes, words))
+            return " ".join(words)
         lower = text.lower()
         if lower.isascii():
             return lower.translate(_SPACES)
@@ -246,6 +271,44 @@ def words_of_texts(queries: Iterable[str], documents: Iterable[str]) -> Words:
     return ENGLISH_WORDS
 
 
+def with_parts_if_needed(
+    words: Words, queries: Collection[str], documents: Collection[str]
+) -> Words:
+    """Return words, with parts of them if a query needs these.
+
+    It does if none of its words is in a document, but a part of one is.
+    """
+    unmatched = _without_match(words, queries, documents)
+    still_unmatched = _without_match(words.of_parts, unmatched, documents)
+    return replace(words, parts=len(still_unmatched) < len(unmatched))
+
+
+def _without_match(
+    words: Words, queries: Collection[str], documents: Collection[str]
+) -> Collection[str]:
+    """Return the queries with words, of which none is in a document.
+
+    Queries of single letters are left out: they are searched as such. The documents are read until
+    every query has a match.
+    """
+    unmatched = {}
+    for query, words_of_query in zip(queries, words.split(list(queries)), strict=True):
+        if any(len(word) > 1 for word in words_of_query):
+            unmatched[query] = set(words_of_query)
+    remaining = iter(documents)
+    while unmatched:
+        block = list(islice(remaining, _BLOCK))
+        if not block:
+            break
+        found = set(chain.from_iterable(words.split(block)))
+        unmatched = {
+            query: words_of_query
+            for query, words_of_query in unmatched.items()
+            if not words_of_query & found
+        }
+    return unmatched.keys()
+
+
 def _reaches_share(part: int, total: int, *, least: float) -> bool:
     """Return whether some of ``total`` are a ``part`` of it, and at least such a share."""
     return part > 0 and part >= least * total
@@ -258,15 +321,27 @@ def stated_words(settings: JsonObject, names: Iterable[str]) -> str:
         settings: those of the model.
         names: `Words.name` of each part of the data.
     """
-    if not _reads_words(settings):
+    if not reads_words(settings):
         return ""
     return " / ".join(sorted({*names} - {""}))
 
 
-def _reads_words(settings: JsonObject) -> bool:
+def words_read(settings: JsonObject, stated: str) -> str:
+    """Return how BM25 read the texts of a record, in words; empty for a model without BM25.
+
+    Args:
+        settings: those of the model.
+        stated: what the record states; see `stated_words`.
+    """
+    if not reads_words(settings):
+        return ""
+    return stated or "words of English; English stop words and stemmer"
+
+
+def reads_words(settings: JsonObject) -> bool:
     """Return whether a model, or a part of it, is BM25."""
     kind = settings.get("model", {}).get("kind")
-    return kind == "bm25" or any(_reads_words(part) for part in settings.get("of", ()))
+    return kind == "bm25" or any(reads_words(part) for part in settings.get("of", ()))
 
 
 def _misread_query(query: str) -> bool:
@@ -390,6 +465,16 @@ def _of_every_script(text: str, *, shortest: int) -> Iterator[str]:
                 yield word
 
 
+def is_without_blanks(text: str) -> bool:
+    """Return whether a text begins in a script that is written without blanks between words.
+
+    >>> is_without_blanks("打印"), is_without_blanks("print")
+    (True, False)
+    """
+    run = _patterns().run.match(text)
+    return run is not None and run["packed"] is not None
+
+
 def _packed_words(run: str, *, shortest: int) -> Iterator[str]:
     """Yield the bigrams of a run without blanks, or its letters if ``shortest`` is 1.
 
@@ -402,6 +487,13 @@ def _packed_words(run: str, *, shortest: int) -> Iterator[str]:
         return
     for first_letter, second_letter in pairwise(letters):
         yield first_letter + second_letter
+
+
+def _threes(word: str) -> Iterator[str]:
+    """Yield the threes of letters of each part of a word, or a shorter part itself."""
+    for part in word.split("_"):
+        for start in range(max(1, len(part) - 2)):
+            yield part[start : start + 3]
 
 
 def _folded(text: str, *, accents: bool = True) -> str:

@@ -148,12 +148,19 @@ def test_texts_of_one_pass_run_as_they_do_alone(heads, lengths):
     assert not as_products(4096)
 
 
-@pytest.fixture(params=["bert", "qwen3 encoder", "qwen3 causal", "bert int8", "qwen3 encoder int8"])
+@pytest.fixture(
+    scope="module",
+    params=["bert", "qwen3 encoder", "qwen3 causal", "bert int8", "qwen3 encoder int8"],
+)
 def name(request):
     return request.param
 
 
-@pytest.fixture(params=[True, False], ids=["attention as products", "attention of PyTorch"])
+@pytest.fixture(
+    scope="module",
+    params=[True, False],
+    ids=["attention as products", "attention of PyTorch"],
+)
 def wide(name, request):
     """A runner whose products are large enough for PyTorch to choose between its libraries.
 
@@ -169,22 +176,38 @@ def wide(name, request):
     torch.manual_seed(0)
     sizes = {"hidden_size": 384, "intermediate_size": 1536, "max_position_embeddings": 600}
     model = kind(config(**fields | sizes)).eval()
-    before = torch.get_num_threads()
     linear = "int8" if int8 else "onednn"
     options = {"pooling": "mean", "normalize": True, "budget": 512}
     runner = Runner(model, linear=linear, examples=ROWS[2:9], **options)
     runner._packing = replace(runner._packing, products=request.param)
-    yield runner
+    return runner
+
+
+@pytest.fixture
+def threads():
+    """Set the number of threads; as before afterwards."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def whole(wide):
+    """The vectors of all rows, by two threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    vectors = wide.vectors(ROWS)
+    torch.set_num_threads(before)
+    return vectors
 
 
 @needs_onednn
 @pytest.mark.integration
-@pytest.mark.parametrize(("threads", "size"), [(1, 25), (2, 60), (3, 7), (3, 60), (4, 1)])
-def test_no_bit_depends_on_the_texts_the_shard_or_the_threads_beside(wide, threads, size):
-    torch.set_num_threads(2)
-    whole = wide.vectors(ROWS)
-    torch.set_num_threads(threads)
+@pytest.mark.parametrize(("count", "size"), [(1, 25), (3, 7), (3, 60), (4, 1)])
+def test_no_bit_depends_on_the_texts_the_shard_or_the_threads_beside(
+    wide, whole, threads, count, size
+):
+    threads(count)
     order = np.random.default_rng(0).permutation(len(ROWS))
     for start in range(0, min(len(ROWS), 10 * size), size):
         shard = order[start : start + size]

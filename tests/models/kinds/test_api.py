@@ -24,18 +24,9 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.store import result_files
 from qwen3nb.utils.secrets import kernel_environment, key_bound_to_hosts_in, known_secrets
 
+pytestmark = pytest.mark.usefixtures("waits")
 KEY = "a-key-of-mine-1234"
 silence = Event().wait
-
-
-@pytest.fixture(autouse=True)
-def waits(monkeypatch):
-    """Seconds that were waited, which pass at once; no key is set."""
-    seconds = []
-    monkeypatch.setattr(api.time, "sleep", seconds.append)
-    for name in ("QWEN3NB_API_KEY", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    return seconds
 
 
 def vector(text):

@@ -117,7 +117,7 @@ def test_prompts_in_one_line(line, prompts):
         ('{"query"', "not a JSON object of texts"),
     ],
 )
-def test_what_is_wrong_with_prompts_is_said(line, reason):
+def test_what_is_wrong_with_prompts_is_stated(line, reason):
     with pytest.raises(SpecError, match=re.escape(reason)):
         parse_prompts(line)
 

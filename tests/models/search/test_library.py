@@ -8,6 +8,7 @@ import pytest
 from helpers import TEXTS, archetypes
 from helpers.beir import write_beir
 
+import qwen3nb as q
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.datasets.collection import find_collections
 from qwen3nb.datasets.custom.load import load_domain
@@ -164,6 +165,56 @@ def test_own_data_with_boosts(model, theirs, tmp_path):
     expected = {f"d{row}": pytest.approx(float(scores[row]), rel=1e-6) for row in best}
     assert run == expected or len(run) > 20  # more if others tie with the last
     assert rank_documents(run)[:10] == [f"d{row}" for row in best[:10]]
+
+
+def test_its_scores_are_those_of_plain_numpy(name, model, theirs):
+    """Products of dense rows of weights; MaxSim: the best token of a document, by query token."""
+    queries = theirs.encode_query(QUERIES)
+    documents = theirs.encode_document(DOCUMENTS[:30])
+    if name == "SparseEncoder":
+        rows = [vectors.to_dense().numpy() for vectors in (queries, documents)]
+        expected = rows[0] @ rows[1].T
+        sizes = [8 * np.count_nonzero(row) for row in rows[1]]
+    else:
+        expected = [
+            [(query.numpy() @ document.numpy().T).max(axis=1).sum() for document in documents]
+            for query in queries
+        ]
+        sizes = [document.numpy().nbytes for document in documents]
+    hits = model.prompted(model.prompts)
+    found = [hits.score_documents(query, DOCUMENTS[:30]) for query in QUERIES]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert hits.bytes_per_document == pytest.approx(np.mean(sizes))
+
+
+def test_it_is_a_baseline_of_own_data_in_command_page_judge_and_comparison(
+    name, folder, cli, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    texts = [f"{text} {number}" for number, text in enumerate(TEXTS)]
+    rows = [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
+    queries = [
+        {"query": text, "relevance_grades": {f"d{number}": 3}} for number, text in enumerate(texts)
+    ]
+    for file, content in {"docs.jsonl": rows, "queries.jsonl": queries}.items():
+        (tmp_path / file).write_text("".join(json.dumps(row) + "\n" for row in content))
+    given = ["--queries", "queries.jsonl", "--documents", "docs.jsonl"]
+    models = ["--model", f"bm25,it={folder},both=bm25+{folder}@cv"]
+    done = cli("domain", *given, *models, "--complete", "--no-report")
+    assert done.exit_code == 0, done.output
+    results = q.load_results()
+    record = next(each for each in results if each.model.label == "it")
+    assert record.search.bytes_per_document > 0
+    page = results.own_data()
+    assert [each.model.label for each in page.records] == ["bm25", "it", "both"]
+    (row,) = page.models_table().to_frame().query("model == 'it'").to_dict("records")
+    assert row["vector bytes"] == round(record.search.bytes_per_document)
+    assert len(page.fusion_table()) == 1
+    assert results.compare("bm25", "it").table() is not None
+    assert cli("verify").exit_code == 0
+    sheet = cli("judge", *given, *models, "--sheet", "sheet.csv")
+    assert sheet.exit_code == 0, sheet.output
+    assert (tmp_path / "sheet.csv").exists()
 
 
 def test_it_reranks_the_candidates_of_a_first_stage(folder, theirs, tmp_path):

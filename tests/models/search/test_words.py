@@ -6,12 +6,16 @@ import bm25s
 import pytest
 import Stemmer
 
+from qwen3nb.datasets.custom.load import load_domain
+from qwen3nb.evaluation.retrieval.custom import search_domain
+from qwen3nb.metrics.retrieval import ranking
 from qwen3nb.models.load import load_model
 from qwen3nb.models.search import bm25
 from qwen3nb.models.search.words import (
     ENGLISH_WORDS,
     Words,
     stated_words,
+    with_parts_if_needed,
     words_of_languages,
     words_of_texts,
 )
@@ -226,3 +230,86 @@ def test_an_index_of_other_words_is_not_reused(home, monkeypatch):
         hits[words] = set(model.search(query, top_k=2)["q"])
     assert hits == {ENGLISH_WORDS: {"d1"}, BY_SCRIPT: {"d0", "d1"}, Words(): {"d0"}}
     assert len([*(home / "cache" / "bm25").glob("*/manifest.json")]) == 3
+
+
+# A query, and the document that it should find first, in which it may be part of a word alone.
+EVERY_LANGUAGE = {
+    "Chinese": ("重置密码", "如何重置路由器密码"),
+    "Chinese, one letter in common": ("天氣", "今天天气很好"),
+    "Japanese": ("東京の天気", "東京都の天気予報を確認する方法"),
+    "Japanese of half width": ("パスワード", "ﾊﾟｽﾜｰﾄﾞ変更"),
+    "Korean": ("비밀번호 변경", "비밀번호를 변경하는 방법"),
+    "Thai": ("อากาศ", "พยากรณ์อากาศวันนี้"),
+    "Arabic with points": ("كَلِمَة المُرُور", "كيفية تغيير كلمة المرور"),
+    "Arabic without the article": ("طابعة", "الطابعة لا تعمل"),
+    "Hebrew without the article": ("סיסמה", "כיצד לשנות את הסיסמה"),
+    "Hindi": ("मौसम", "आज का मौसम"),
+    "Russian": ("елки", "Принтер не печатает ёлки"),
+    "Russian, another case": ("смена пароля", "Как изменить пароль учётной записи"),
+    "Greek": ("ΕΚΤΥΠΩΤΗΣ", "Ο εκτυπωτής δεν λειτουργεί"),
+    "German": ("strasse", "Donaudampfschifffahrt auf der Straße"),
+    "German, part of a compound": ("Versicherung", "Krankenversicherung"),
+    "Vietnamese": ("đổi mật khẩu", "Cách đổi mật khẩu tài khoản"),
+    "Vietnamese without marks": ("thoi tiet", "Dự báo thời tiết hôm nay"),
+    "code, snake case": ("read csv", "def read_csv_file(path)"),
+    "code, camel case": ("request handler", "class HttpRequestHandler: serve"),
+    "code, the other case": ("maxLength", "the max_length option"),
+    "full width": ("ABC123", "ＡＢＣ１２３ の型番"),
+    "one letter": ("R", "R for statistics"),
+}
+
+
+def test_every_language_finds_something_sensible_alone_and_in_a_mixed_collection():
+    texts = [text for _, text in EVERY_LANGUAGE.values()]
+    documents = [{"id": f"d{row}", "text": text} for row, text in enumerate(texts)]
+    queries = [
+        {"id": f"q{row}", "query": text, "expected": [f"d{row}"]}
+        for row, (text, _) in enumerate(EVERY_LANGUAGE.values())
+    ]
+    others = [{"id": "x", "text": "nothing of it"}, {"id": "y", "text": "lorem ipsum"}]
+    model = load_model("bm25")
+    mixed = search_domain(model, load_domain(queries, documents))
+    for row, (query, document) in enumerate(zip(queries, documents, strict=True)):
+        alone = search_domain(model, load_domain([query], [document, *others]))
+        for run in (alone, mixed):
+            assert ranking(run, f"q{row}")[0] == f"d{row}", query
+
+
+def test_parts_of_words_are_for_queries_without_a_known_word_alone():
+    """Whatever other queries need, a query with a known word keeps its ranking and scores."""
+    documents = [
+        {"id": "compound", "text": "Krankenversicherung"},
+        {"id": "word", "text": "a Versicherung contract"},
+        {"id": "code", "text": "read_csv and more"},
+    ]
+    known = {"id": "known", "query": "Versicherung", "expected": ["word"]}
+    unknown = {"id": "unknown", "query": "csv", "expected": ["code"]}
+    model = load_model("bm25")
+    without = load_domain([known], documents)
+    both = load_domain([known, unknown], documents)
+    assert without.words.name == ""
+    assert both.words.name == (
+        "words of English; threes of letters for a query whose words are in no document"
+    )
+    run = search_domain(model, both)
+    assert run["known"] == search_domain(model, without)["known"]
+    assert list(run["known"]) == ["word"]
+    assert list(run["unknown"]) == ["code"]
+    stop_words = {"id": "stop", "query": "the", "expected": ["word"]}
+    assert load_domain([stop_words], documents).words.name == ""  # it still finds nothing
+
+
+def test_documents_are_read_no_further_than_queries_need():
+    class Documents(list):
+        read = 0
+
+        def __iter__(self):
+            for text in super().__iter__():
+                self.read += 1
+                yield text
+
+    documents = Documents(f"word{number}" for number in range(3000))
+    assert with_parts_if_needed(ENGLISH_WORDS, ["word5", "the"], documents) == ENGLISH_WORDS
+    assert documents.read == 1000
+    assert with_parts_if_needed(ENGLISH_WORDS, ["word5", "wor"], documents).parts
+    assert with_parts_if_needed(ENGLISH_WORDS, ["zebra"], documents) == ENGLISH_WORDS
