@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 
 _SECONDS_BETWEEN_LOOKS = 0.2  # at the owners
+_SECONDS_TO_END = 5.0  # for a guard that ends a run
 _SECONDS_TO_CLEAN_UP = 2.0  # for processes that clean up after others
 _SECONDS_TO_DIE = 4.0  # for a killed process
 _SIGNALS_AT_ONCE = 512
@@ -112,6 +113,21 @@ def start_guarded(
             cwd=folder,
             start_new_session=True,  # Ctrl-C in the terminal then reaches only this process
         )
+
+
+def end_guarded(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes of `start_guarded` with all their descendants.
+
+    Files are written atomically, so no process needs a warning first.
+    """
+    for process in processes:
+        # All of them first, so that they end at the same time.
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:  # a suspended guard, or a process not to be killed
+            process.kill()
 
 
 def run_guarded(

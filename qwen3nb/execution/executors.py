@@ -38,7 +38,7 @@ from qwen3nb.cluster.nodes import (
     run_facts,
     sent_environment,
 )
-from qwen3nb.cluster.processes import start_guarded
+from qwen3nb.cluster.processes import end_guarded, start_guarded
 from qwen3nb.cluster.runs import Delivery, Request, other_model, run_on_node, unpacked
 from qwen3nb.execution.publish import LOG
 from qwen3nb.execution.study_paths import Values
@@ -57,7 +57,6 @@ from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
 
 STOPPED = -signal.SIGTERM  # status of runs not started after a stop
-_SECONDS_TO_END = 5.0  # for a guard that ends a run
 _REPEATS = 3  # repetitions of a run whose node was lost
 _MOST_QUEUED = 128  # runs, enough to keep all nodes busy
 _RUNS_PER_NODE = 4  # at a time, on a node without GPUs
@@ -152,21 +151,11 @@ class LocalExecutor:
             self._slots.put(gpu)
 
     def stop(self) -> None:
-        """End the running processes with all their descendants, and refuse new ones.
-
-        Files are written atomically, so no process needs a warning first.
-        """
+        """End the running processes with all their descendants, and refuse new ones."""
         with self._lock:
             self.stopped = True
             running = list(self._running)
-        for process in running:
-            # All of them first, so that they end at the same time.
-            process.terminate()
-        for process in running:
-            try:
-                process.wait(_SECONDS_TO_END)
-            except subprocess.TimeoutExpired:  # a suspended guard, or a process not to be killed
-                process.kill()
+        end_guarded(running)
 
 
 def _variables_of_run(threads: int, log: Path) -> dict[str, str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.folder import list_checkpoints, open_checkpoint
+from qwen3nb.execution.kernel_watch import StalledKernelError
 from qwen3nb.execution.page_names import is_old, page_name
 from qwen3nb.execution.parameters import (
     Notebook,
@@ -33,10 +35,10 @@ from qwen3nb.execution.parameters import (
     read_parameters,
     unread_text,
 )
-from qwen3nb.execution.study_paths import NewValues, Values, path_from_root
+from qwen3nb.execution.study_paths import READ_FILES, NewValues, Values, path_from_root
 from qwen3nb.models.kinds.lora import adapter_fingerprint
 from qwen3nb.models.kinds.prompts import names_prompt_set, prompts_file
-from qwen3nb.models.kinds.resolve import find_source, find_training
+from qwen3nb.models.kinds.resolve import find_source, find_training, training_named
 from qwen3nb.models.kinds.source import described
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.study import is_outdated
@@ -48,6 +50,7 @@ from qwen3nb.utils.atomic_files import (
     sha256_json,
 )
 from qwen3nb.utils.book_settings import book_settings
+from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.code_version import code_digest
 
 if TYPE_CHECKING:
@@ -101,6 +104,15 @@ def run_key(notebook: Notebook, values: Values) -> str:
     if "checkpoint" in values:
         spec, base = values["checkpoint"], values.get("base")
         parts["model"] = cached_call(_model_fingerprint, spec, base=base)
+    if "candidates" in values:
+        parts["candidates"] = [_candidate(spec) for spec in split_names(values["candidates"])]
+    for name in ("old", "new"):  # the models of a migration
+        if values.get(name):
+            parts[name] = cached_call(_model_fingerprint, _without_label(values[name]), base=None)
+    for name in READ_FILES:
+        digests = _digests_of_files(values.get(name, ""))
+        if digests:
+            parts[name] = digests
     stamps_of_data = _data_stamps(values.get("data", ""))
     if stamps_of_data:
         parts["data"] = stamps_of_data
@@ -123,6 +135,28 @@ def run_key(notebook: Notebook, values: Values) -> str:
 def _model_fingerprint(spec: str, *, base: str | None) -> dict[str, object]:
     source = find_source(spec, base=base)
     return {**described(source), "label": source.label}
+
+
+def _candidate(spec: str) -> object:
+    """Return what identifies a model to choose from, or all checkpoints of a training."""
+    if training_named(spec) is None:
+        return cached_call(_model_fingerprint, spec, base=None)
+    return _training_stamps(spec)
+
+
+def _without_label(spec: str) -> str:
+    """Return the spec of ``LABEL=SPEC``, and any other as it is."""
+    from qwen3nb.datasets.custom.queries import label_and_spec
+
+    if path_from_root(spec).exists():
+        return spec
+    return label_and_spec(spec)[1]
+
+
+def _digests_of_files(entries: object) -> list[str]:
+    """Return the digests of the files among the entries of a parameter."""
+    files = [path_from_root(entry) for entry in split_names(str(entries))]
+    return [sha256_file(file) for file in files if file.is_file()]
 
 
 def _data_stamps(data: str) -> list[FileStamp]:
@@ -231,7 +265,7 @@ def run_notebook(
     Raises:
         ParameterError: invalid parameters; nothing was run.
         FileNotFoundError: no such notebook; lists the known names.
-        NotebookError: a cell failed, or the kernel died.
+        NotebookError: a cell failed, or the kernel died or did nothing for minutes, twice.
     """
     notebook = paths.find_notebook(notebook)
     parameters = dict(parameters or {})
@@ -316,7 +350,7 @@ def _execute(
 ) -> None:
     """Execute ``notebook`` into ``partial``; its cells show their progress on the terminal."""
     import nbformat
-    import papermill
+    import papermill  # its engines are loaded with it, ours among them
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
@@ -326,7 +360,8 @@ def _execute(
     hint = f"the notebook up to there: {partial}"
     if is_outdated(notebook):
         hint = f"{OUTDATED}\n{hint}"
-    try:
+
+    def execute() -> None:
         papermill.execute_notebook(
             notebook,
             partial,
@@ -339,6 +374,11 @@ def _execute(
             kernel_name=kernel["name"],
             language=kernel["language"],
         )
+
+    try:
+        _with_second_try(execute)
+    except StalledKernelError as error:
+        raise NotebookError(f"{notebook.name}: {error}\n{hint}") from error
     except PapermillExecutionError as error:
         if ran_to_its_end(nbformat.read(partial, as_version=4)):
             page = paths.book_runs() / partial.name
@@ -350,3 +390,12 @@ def _execute(
     except DeadKernelError as error:
         reason = "the kernel died, possibly out of memory"
         raise NotebookError(f"{notebook.name}: {reason}\n{hint}") from error
+
+
+def _with_second_try(execute: Callable[[], object]) -> None:
+    """Execute a notebook; if its kernel stalls, once more."""
+    try:
+        execute()
+    except StalledKernelError as stall:
+        print(f"{stall}. Another one starts; stored records are reused", file=sys.stderr)
+        execute()

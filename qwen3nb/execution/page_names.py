@@ -39,14 +39,25 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 # Parameters for locations and computation, without effect on the page.
-_UNNAMED = ("cache", "output_dir", "fresh", "verify", "runs")
+_UNNAMED = ("cache", "map_file", "output_dir", "fresh", "verify", "runs")
 # Parameters that select tasks instead of the tier's.
 _SELECTIONS = ("task", "tasks", "benchmark", "data")
+_OF_MIGRATION = ("old", "new", "documents")  # what the title of a migration says
 _SUBJECTS = ("checkpoint", "training")  # with them, a title begins
 _LONGEST = 120  # characters of a name; file systems allow 255 bytes, with the suffix
 _DIGITS = 8  # of the digest in a name that would be too long
 _MOST_ENTRIES = 3  # entries of a list shown in a title
-_LISTS = (*_SELECTIONS, "models", "words", "questions", "outputs", "adapter")  # names or paths
+_LISTS = (
+    *_SELECTIONS,
+    "models",
+    "candidates",
+    "words",
+    "questions",
+    "documents",
+    "outputs",
+    "adapter",
+    "query_file",
+)  # names or paths
 # How a title says an option that differs from its default; others by their names.
 _PHRASES = {
     "baseline": "against {}",
@@ -61,6 +72,8 @@ _PHRASES = {
     "languages": "{}",
     "max_length": "at most {} tokens",
     "metric": "{}",
+    "new": "to {}",
+    "old": "from {}",
     "pooling": "{} pooling",
     "poolings": "{} pooling",
     "relevance_threshold": "relevant from grade {}",
@@ -159,7 +172,9 @@ def _model_slug(values: Values) -> str:
         folder = model_of(values).folder
     except SpecError:
         return spec
-    is_path = Path(spec).exists() or (paths.root() / spec).exists()
+    is_path = False
+    for path in (Path(spec), paths.root() / spec):
+        is_path = is_path or path.exists() or paths.kept_copy(path) is not None
     if folder is None or not is_path:  # a name, such as bm25
         return spec
     return _folder_slug(folder.path)
@@ -167,12 +182,12 @@ def _model_slug(values: Values) -> str:
 
 def _folder_slug(folder: Path) -> str:
     """Return the path of a folder in the study; outside, its last parts and a digest."""
-    resolved = folder.resolve()
-    if resolved.is_relative_to(paths.root()):
-        short = str(resolved.relative_to(paths.root())).removeprefix("runs/")
+    shown = Path(paths.shown(folder))
+    if not shown.is_absolute():
+        short = str(shown).removeprefix("runs/")
         return short.removesuffix("/checkpoints/final")  # a training's adapters
-    digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:6]
-    return f"{resolved.parent.name}-{resolved.name}-{digest}"
+    digest = hashlib.sha256(str(shown).encode()).hexdigest()[:6]
+    return f"{shown.parent.name}-{shown.name}-{digest}"
 
 
 def page_title(notebook: NotebookNode, values: Values) -> str | None:
@@ -206,6 +221,8 @@ def _addition_to_title(name: str, values: Values, declared: Declared) -> str:
         return ""
     if name == "data":
         return _entries_text(value)
+    if "old" in values and name not in _OF_MIGRATION:
+        return ""
     # The subject begins the title; see `_subject`.
     if name in _SUBJECTS or not _is_distinctive(name, value, declared):
         return ""

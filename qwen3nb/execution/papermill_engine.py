@@ -23,19 +23,21 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_client.manager import AsyncKernelManager
+from nbclient.exceptions import DeadKernelError
 from papermill import engines
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.parameterize import parameterize_notebook
 
 from qwen3nb import paths
 from qwen3nb.cluster.processes import guarded_command
+from qwen3nb.execution.kernel_watch import KernelWatch, StalledKernelError
 from qwen3nb.utils.children import keep_exit_statuses
 from qwen3nb.utils.secrets import FRESH, Secrets, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible, visible_progress
@@ -45,6 +47,12 @@ if TYPE_CHECKING:
     from qwen3nb.execution.publish import NotebookRun
     from qwen3nb.execution.study_paths import NewValues
 
+_PAPERMILLS_START = 60  # seconds that papermill waits for a kernel, unless it is told otherwise
+# On a busy machine with few cores, a kernel may take minutes to start. One that died is noticed at
+# once.
+_SLOWEST_START = 300
+_MOST_STARTS = 3  # of a kernel that dies at once
+_DIED = "Kernel died before replying"  # as jupyter_client says it
 # papermill's options with the number of their values; a test checks them against papermill.
 VALUES_PER_OPTION = {
     **dict.fromkeys(("-p", "--parameters", "-r", "--parameters_raw"), 2),
@@ -63,14 +71,67 @@ _log = logging.getLogger(__name__)
 
 
 class _Client(PapermillNotebookClient):
-    """papermill's client, which removes secrets and control characters from messages."""
+    """papermill's client, which removes secrets and control characters from messages.
 
-    def __init__(self, *args: object, secrets: Secrets, **options: object) -> None:
+    It also notices a kernel that does nothing; see `qwen3nb.execution.kernel_watch`.
+    """
+
+    def __init__(
+        self, *args: object, secrets: Secrets, watch: KernelWatch, **options: object
+    ) -> None:
         super().__init__(*args, **options)
         self._secrets = secrets
+        self._watch = watch
+        self._stalled = ""  # how, if the kernel did nothing
+
+    def execute(self, **options: Any) -> Any:
+        """Run all cells.
+
+        Raises:
+            StalledKernelError: the kernel did nothing for minutes; it was ended.
+        """
+        try:
+            return super().execute(**options)
+        except DeadKernelError:
+            if self._stalled:
+                raise StalledKernelError(self._stalled) from None
+            raise
+
+    async def _async_check_alive(self) -> None:
+        """Raise DeadKernelError for a kernel that is dead, or does nothing.
+
+        nbclient calls this every second while a cell runs, and while it waits for a reply.
+        """
+        await super()._async_check_alive()
+        provisioner = getattr(self.km, "provisioner", None)
+        if not self._watch.has_stalled(getattr(provisioner, "pid", None)):
+            return
+        minutes = self._watch.idle_seconds / 60
+        self._stalled = (
+            f"the kernel did nothing for {minutes:.0f} minutes, although a cell had not ended"
+        )
+        raise DeadKernelError(self._stalled)
+
+    @contextmanager
+    def setup_kernel(self, **options: Any) -> Iterator[None]:
+        """Start a kernel for the block; one that dies before its first answer is started again.
+
+        Kernels that start at the same time may be given the same port.
+        """
+        with ExitStack() as kernel:
+            for starts_left in reversed(range(_MOST_STARTS)):
+                try:
+                    kernel.enter_context(super().setup_kernel(**options))
+                    break
+                except RuntimeError as error:
+                    if starts_left == 0 or _DIED not in str(error):
+                        raise
+                    _log.warning("%s; another one is started", error)
+            yield
 
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         """Clean a message before it is stored, logged or printed."""
+        self._watch.note_message()
         content, kinds = self._secrets.clean(msg["content"])
         # "execute_input" only repeats the cell's code.
         if kinds and msg["msg_type"] != "execute_input":
@@ -284,12 +345,20 @@ class Engine(engines.NBClientEngine):
             nb_man,
             kernel_name=kernel_name,
             timeout=options.pop("execution_timeout", None),
-            startup_timeout=options.pop("start_timeout", 60),
+            startup_timeout=_start_timeout(options.pop("start_timeout", _PAPERMILLS_START)),
             log=engines.logger,
             secrets=known_secrets(),
+            watch=KernelWatch(),
             **options,
         )
         return client.execute(env=environment)
+
+
+def _start_timeout(seconds: object) -> object:
+    """Return how long to wait for a kernel: longer than papermill, whose default is given."""
+    if seconds == _PAPERMILLS_START:
+        return _SLOWEST_START
+    return seconds
 
 
 def _positionals(arguments: Sequence[str]) -> list[int]:

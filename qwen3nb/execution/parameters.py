@@ -707,6 +707,18 @@ def check_parameters(declared: Declared, arguments: Values) -> NewValues:
     return values
 
 
+def check_given(declared: Declared, arguments: Values) -> None:
+    """Refuse unknown names, wrong types and invalid values of a model that is not there yet.
+
+    Raises:
+        ParameterError: names all of them.
+    """
+    problems = _problems_of_types(declared, arguments) + _problems_of_secrets(arguments)
+    problems += _problems_of_single_values(arguments)
+    if problems:
+        raise ParameterError("\n".join(problems))
+
+
 @dataclass(frozen=True)
 class FoundDefault:
     """The model or training that a run takes if none is named."""
@@ -750,12 +762,7 @@ def _found_defaults(values: Values) -> dict[str, FoundDefault]:
 
 def _problems_of_values(declared: Declared, values: Values) -> list[str]:
     """Return messages on values that are not allowed, alone or together."""
-    problems = []
-    for name, value in values.items():
-        try:
-            cached_call(check_value, name, value)  # raises for an invalid one
-        except (ValueError, OSError) as error:
-            problems.append(str(error))
+    problems = _problems_of_single_values(values)
     try:
         _check_models(values, declared)
         _check_study(values)
@@ -764,6 +771,17 @@ def _problems_of_values(declared: Declared, values: Values) -> list[str]:
             _check_selection(values)
     except (ValueError, OSError) as error:
         problems.append(str(error))
+    return problems
+
+
+def _problems_of_single_values(values: Values) -> list[str]:
+    """Return messages on values that are not allowed, whatever the others are."""
+    problems = []
+    for name, value in values.items():
+        try:
+            cached_call(check_value, name, value)  # raises for an invalid one
+        except (ValueError, OSError) as error:
+            problems.append(str(error))
     return problems
 
 

@@ -27,7 +27,7 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.execution.page_names import page_title
-from qwen3nb.execution.study_paths import NewValues, Values, path_from_root
+from qwen3nb.execution.study_paths import MODELS, NewValues, Values, path_from_root
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
@@ -38,7 +38,7 @@ from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.code_version import git_commit
 from qwen3nb.utils.format import escaped
-from qwen3nb.utils.progress import TEXT_PROGRESS, seconds_between
+from qwen3nb.utils.progress import SO_FAR, TEXT_PROGRESS, seconds_between
 from qwen3nb.utils.secrets import HUB_TOKENS, WITHHELD_VARIABLE, kernel_environment, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible
 
@@ -56,7 +56,7 @@ _LONGEST = 4000  # characters of an error's message
 _MAIN_LIBRARIES = ("qwen3nb", "torch", "transformers", "sentence-transformers", "mteb")
 _HEADING = re.compile(r"(#{1,6})\s")
 # Progress bars, messages of the kernel.
-_NOISE = re.compile(r"\d+%\||\dit/s|\d/\d+ \[\d+:\d\d|\[IPKernelApp\]")
+_NOISE = re.compile(rf"\d+%\||\dit/s|\d/\d+ \[\d+:\d\d|\[IPKernelApp\]|^{SO_FAR}")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # cursor movements of nested bars
 
 
@@ -284,7 +284,7 @@ def is_unrun(page: Path) -> bool:
 def named_models(values: Values) -> tuple[str, ...]:
     """Return the models and adapters named in parameters, once each."""
     models = []
-    for name in ("checkpoint", "first_stage", "models", "adapter", "base"):
+    for name in (*MODELS, "adapter"):
         models += split_names(str(values.get(name) or ""))
     return tuple(dict.fromkeys(models))
 
@@ -387,13 +387,16 @@ def _below_title(page: NotebookNode, *cells: NotebookNode) -> NotebookNode:
 
 
 def _with_banner(page: NotebookNode) -> NotebookNode:
-    """Put a banner below the title of a page with scores on substitutes for MTEB's data."""
+    """Put a banner below the title of a page on substitutes for MTEB's data, or made queries."""
     data = data_shown("".join(_html_outputs(page)))
-    if not data.substitutes:
+    if not data.warnings:
         return page
-    notice = _admonition("Not on MTEB's data", escaped(data.banner), name="data")
-    notice.id = "substitute-data"  # stays when a later run fails
-    return _below_title(page, notice)
+    notices = []
+    for warning in data.warnings:
+        notice = _admonition(warning.title, escaped(warning.text), name=warning.name)
+        notice.id = f"on-{warning.name}"  # stays when a later run fails
+        notices.append(notice)
+    return _below_title(page, *notices)
 
 
 def _html_outputs(page: NotebookNode) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qwen3nb import paths
-from qwen3nb.execution.study_paths import Values, path_from_root
+from qwen3nb.execution.study_paths import READ_FILES, Values, path_from_root
 from qwen3nb.metrics.retrieval import Measure
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Source
@@ -17,13 +17,10 @@ from qwen3nb.records.results import Results
 from qwen3nb.records.store import records_under
 from qwen3nb.utils.choices import check_choice, split_names
 
-# Parameters that name files or folders which a notebook reads.
-_FILES = ("file", "questions", "trainings", "words")
-
 
 def refuse_missing_files(values: Values) -> None:
     """Raise ValueError if a file or a folder that a notebook reads is not there."""
-    for name in _FILES:
+    for name in READ_FILES:
         for entry in split_names(str(values.get(name, ""))):
             if not path_from_root(entry).exists():
                 raise ValueError(f"{name} {entry!r}: no such file or folder")

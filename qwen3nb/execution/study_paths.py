@@ -20,12 +20,25 @@ Values: TypeAlias = Mapping[str, Any]  # of parameters, by name
 NewValues: TypeAlias = dict[str, Any]  # those that a function has made
 
 # Parameters that are the path of one folder or file.
-_FOLDERS = ("adapter", "file", "output", "output_dir", "outputs", "training", "trainings", "words")
+_FOLDERS = (
+    "adapter",
+    "file",
+    "map_file",
+    "output",
+    "output_dir",
+    "outputs",
+    "query_file",
+    "training",
+    "trainings",
+    "words",
+)
 # Parameters that are paths or names of models, possibly several.
-_MODELS = ("base", "checkpoint", "first_stage", "models")
+MODELS = ("checkpoint", "first_stage", "models", "base", "candidates", "old", "new")
+# Parameters that name files or folders which a notebook reads.
+READ_FILES = ("documents", "file", "query_file", "questions", "trainings", "words")
 # Other parameters that may be paths.
-_MAYBE_PATHS = ("data", "prompts", "questions", "where")
-_CREATED_BY_RUNS = ("output", "output_dir")  # so they need not exist
+_MAYBE_PATHS = ("data", "documents", "prompts", "questions", "where")
+_CREATED_BY_RUNS = ("map_file", "output", "output_dir")  # so they need not exist
 _LONGEST = 4096  # characters of a path
 DEMO = "demo"  # the toy model or training
 
@@ -58,7 +71,7 @@ def relative_to_working_directory(values: Values) -> NewValues:
     if Path.cwd() == paths.root():
         return local_values
     for name, value in values.items():
-        if name in (*_FOLDERS, *_MODELS, *_MAYBE_PATHS) and isinstance(value, str):
+        if name in (*_FOLDERS, *MODELS, *_MAYBE_PATHS) and isinstance(value, str):
             must_exist = name not in _CREATED_BY_RUNS
             entries = [
                 _seen_from_working_directory(entry, must_exist=must_exist)
@@ -94,7 +107,7 @@ def _with_relative_paths(values: Values, *, bases: Sequence[Path]) -> NewValues:
         if name in _FOLDERS:
             must_exist = name not in _CREATED_BY_RUNS
             relative_values[name] = _relative_path(value, bases, must_exist=must_exist)
-        elif name in _MODELS:
+        elif name in MODELS:
             # Several models are separated by commas.
             models = [_relative_model(entry, bases) for entry in _entries(value, bases)]
             relative_values[name] = ",".join(models)
@@ -112,12 +125,25 @@ def _entries(value: str, bases: Sequence[Path]) -> list[str]:
 
 
 def _relative_model(entry: str, bases: Sequence[Path]) -> str:
-    """Return an entry with its paths relative to the study; it may be a fusion, ``a+b``."""
+    """Return an entry with its paths relative to the study.
+
+    It may be a fusion, ``a+b``, and have a label, ``LABEL=a``.
+    """
+    from qwen3nb.models.kinds.resolve import split_fusion
+
+    if "=" in entry and not _exists(entry, bases):
+        from qwen3nb.datasets.custom.queries import label_and_spec
+
+        label, spec = label_and_spec(entry)
+        if label:
+            return f"{label}={_relative_model(spec, bases)}"
     if _exists(entry, bases):
         if _is_name_of_model(entry):
             return entry
     elif "+" in entry:
-        return "+".join(_relative_model(part, bases) for part in entry.split("+"))
+        joined_parts, _ = split_fusion(entry)
+        relative_parts = [_relative_model(part, bases) for part in joined_parts.split("+")]
+        return "+".join(relative_parts) + entry.removeprefix(joined_parts)
     return _relative_path(entry, bases)
 
 

@@ -8,12 +8,11 @@ A plan is model × tier × notebook, from options or a TOML file with the fields
 Relative paths are resolved against the working directory, then the project root.
 """
 
-import re
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -56,11 +55,14 @@ from qwen3nb.execution.publish import NotebookRun, named_models
 from qwen3nb.execution.study_paths import NewValues, Values
 from qwen3nb.records.failures import FailedRun, failed_run
 from qwen3nb.utils.atomic_files import exclusive_lock
+from qwen3nb.utils.children import last_line
 from qwen3nb.utils.choices import split_names
+from qwen3nb.utils.format import by_number
 from qwen3nb.utils.hardware import available_memory, cores
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.schema import read_toml
 from qwen3nb.utils.secrets import known_secrets
+from qwen3nb.utils.terminal import uncoloured, visible
 
 # Memory of libraries and kernel, and factor for weights converted on reading.
 _BASE_MEMORY = 3 << 29
@@ -133,17 +135,21 @@ def sweep(
     """
     check_jobs(jobs)
     outcomes: dict[int, RunOutcome] = {}
+    starts: dict[int, float] = {}  # by job, in seconds of `time.monotonic`
     bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
     try:
         executing = _executor(jobs, ray=ray, at_once=at_once, gpus_each=gpus_each)
         with interrupted_by_signals(), bar, executing as executor:
-            for index, outcome in _outcomes(jobs, executor, fresh=fresh):
+            for index, outcome in _outcomes(jobs, executor, starts, fresh=fresh):
                 outcomes[index] = outcome
                 _print_outcome(outcome, bar)
     except KeyboardInterrupt as interruption:
+        ended = [
+            (jobs[index], start) for index, start in list(starts.items()) if index not in outcomes
+        ]
         raise Interrupted(
             f"stopped after {len(outcomes)} of {len(jobs)} runs. "
-            "Repeat the command to resume; finished runs are not run again",
+            f"Repeat the command to resume; finished runs are not run again{_stopped_text(ended)}",
             interruption,
         ) from None
     write_all_results()  # also if all are reused: an earlier sweep may have been killed
@@ -179,14 +185,19 @@ def _folders_of_nodes(jobs: Sequence[Job]) -> list[str]:
 
 
 def _outcomes(
-    jobs: Sequence[Job], executor: Executor, *, fresh: bool
+    jobs: Sequence[Job], executor: Executor, starts: dict[int, float], *, fresh: bool
 ) -> Iterator[tuple[int, RunOutcome]]:
-    """Yield the index and outcome of each job as it ends; stop all if that is interrupted."""
+    """Yield the index and outcome of each job as it ends; stop all if that is interrupted.
+
+    ``starts`` gets the time at which each job starts.
+    """
+
+    def run(index: int) -> RunOutcome:
+        starts[index] = time.monotonic()
+        return _run(jobs[index], executor, fresh)
+
     with ThreadPoolExecutor(executor.at_once) as pool:
-        indices = {}
-        for index, job in enumerate(jobs):
-            future = pool.submit(_run, job, executor, fresh)
-            indices[future] = index
+        indices = {pool.submit(run, index): index for index in range(len(jobs))}
         try:
             pending = set(indices)
             while pending:
@@ -203,6 +214,25 @@ def _outcomes(
             executor.stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _stopped_text(starts: Sequence[tuple[Job, float]]) -> str:
+    """Return a line per run that was stopped: its name, its seconds, the last line of its log."""
+    lines = []
+    for job, start in starts:
+        printed = ""
+        with suppress(OSError):  # it had not begun to print
+            printed = visible(uncoloured(known_secrets().without(last_line(_log_of(job)))))
+        seconds = time.monotonic() - start
+        lines.append(
+            f"\n  {job.name} ran for {seconds:.0f} s; its log ends: {printed or 'nothing'}"
+        )
+    return "".join(lines)
+
+
+def _log_of(job: Job) -> Path:
+    """Return the file that gets the output of a job."""
+    return paths.results() / "logs" / f"{job.name}.log"
 
 
 def _print_outcome(outcome: RunOutcome, bar: Any) -> None:
@@ -263,7 +293,7 @@ def memory(job: Job) -> int:
 
 def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
     """Run a job unless its page is finished, possibly by another sweep meanwhile."""
-    log = paths.results() / "logs" / f"{job.name}.log"
+    log = _log_of(job)
     log.parent.mkdir(parents=True, exist_ok=True)
 
     def say_that_it_waits() -> None:
@@ -373,7 +403,7 @@ def _reason_of_failure(
     failure = failed_run(job.name)
     ending = _ending(outcome.exit_status)
     if failure is None or failure == earlier_failure:  # the process died without noting any
-        _write_failed_page(job, outcome, started, ending)
+        write_failed_page(job, outcome, started, ending)
         failure = failed_run(job.name)
     reason = ending
     if failure is not None:
@@ -388,7 +418,7 @@ def _ending(exit_status: int) -> str:
     return f"ended with status {exit_status}"
 
 
-def _write_failed_page(job: Job, outcome: RunOutcome, started: float, ending: str) -> None:
+def write_failed_page(job: Job, outcome: RunOutcome, started: float, ending: str) -> None:
     """Write the page of a run whose process died; its message is the last line that it printed."""
     notebook = paths.find_notebook(job.notebook)
     partial = None
@@ -405,16 +435,8 @@ def _write_failed_page(job: Job, outcome: RunOutcome, started: float, ending: st
         before=outcome.seconds,
         log=str(outcome.log),
     )
-    run.fail(nbformat.read(notebook, as_version=4), ending, _last_line(outcome.log))
-
-
-def _last_line(log: Path) -> str:
-    """Return the last line of an output that is not empty."""
-    output = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
-    for line in reversed(output.splitlines()):
-        if line.strip():
-            return line.strip()
-    return "it printed nothing"
+    message = last_line(outcome.log) or "it printed nothing"
+    run.fail(nbformat.read(notebook, as_version=4), ending, message)
 
 
 _Names = tuple[Annotated[str, Strict(), Field(min_length=1)], ...]
@@ -528,15 +550,10 @@ def expanded(spec: str) -> list[str]:
     for base in bases:
         folders = [path for path in base.glob(str(pattern)) if path.is_dir()]
         if folders:
-            return [paths.shown(path) for path in sorted(folders, key=_by_number)]
+            folders.sort(key=lambda path: by_number(str(path)))
+            return [paths.shown(path) for path in folders]
     places = " or ".join(dict.fromkeys(str(base) for base in bases))
     raise ParameterError(f"no folder matches {spec!r} in {places}")
-
-
-def _by_number(path: Path) -> list[str]:
-    """Return a sort key that puts ``checkpoint-900`` before ``checkpoint-1000``."""
-    texts_and_numbers = re.split(r"(\d+)", str(path))
-    return [part.zfill(20) if part.isdigit() else part for part in texts_and_numbers]
 
 
 def read_plan(file: Path) -> SweepPlan:

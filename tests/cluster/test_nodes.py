@@ -280,7 +280,7 @@ def test_what_is_no_address_is_refused_with_what_is(address):
 
 @pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_nobody_at_the_address_is_said_at_once(scheme):
+def test_nobody_at_the_address_is_stated_at_once(scheme):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"{scheme}127.0.0.1:{server.getsockname()[1]}"
     message = refusal(address)

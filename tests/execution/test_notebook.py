@@ -15,7 +15,7 @@ from helpers.notebooks import notebook_of, save
 from helpers.records import make, tier_records
 
 from qwen3nb.cli.main import main
-from qwen3nb.execution.notebook import NotebookError, run_key, run_notebook
+from qwen3nb.execution.notebook import NotebookError, _without_label, run_key, run_notebook
 from qwen3nb.execution.page_names import page_command, page_name, page_title
 from qwen3nb.execution.parameters import check_parameters, declared_parameters, read_parameters
 from qwen3nb.execution.publish import NotebookRun, clean, without_empty_sections
@@ -103,6 +103,38 @@ def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):
     file.parent.mkdir(parents=True)
     file.write_text("{}")
     assert run_key(reader, {}) != first
+
+
+def test_a_checkpoint_more_to_choose_from_is_a_new_run(checkout, make_checkpoint):
+    node = nbformat.read(REPOSITORY / "notebooks/choose.ipynb", as_version=4)
+    declared = declared_parameters(node)
+    training = checkout / "runs" / "ul2"
+
+    def key(candidates):
+        return run_key(node, check_parameters(declared, {"candidates": candidates}))
+
+    make_checkpoint(training / "checkpoint-4", seed=1)
+    before = key(f"{training},bm25")
+    assert key(f"{training},bm25") == before
+    assert key(f"{training},random") != before
+    make_checkpoint(training / "checkpoint-8", seed=2)
+    assert key(f"{training},bm25") != before
+
+
+def test_the_label_of_a_model_is_no_part_of_its_spec(checkout):
+    assert _without_label("in-use=bm25") == "bm25"
+    assert _without_label("api:http://host/v1?key=x#m") == "api:http://host/v1?key=x#m"
+
+
+@pytest.mark.parametrize("parameter", ["questions", "documents", "words"])
+def test_a_file_that_is_read_and_changes_is_a_new_run(checkout, parameter):
+    node = notebook_of("1", parameters=f'{parameter}: str = ""  # a file')
+    file = checkout / "mine.txt"
+    file.write_text("one")
+    before = run_key(node, {parameter: "mine.txt"})
+    assert run_key(node, {parameter: "mine.txt"}) == before
+    file.write_text("two")
+    assert run_key(node, {parameter: "mine.txt"}) != before
 
 
 def test_a_page_has_no_widgets_progress_styles_or_cursor_movements():

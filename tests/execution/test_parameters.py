@@ -64,7 +64,10 @@ def declared():
     [
         ({"teir": "smoke"}, "unknown parameter 'teir'; did you mean 'tier'"),
         ({"y=1;import os": 1}, "unknown parameter 'y=1;import os'"),
-        ({"tier": "smok"}, "unknown tier 'smok'; choose one of: smoke, pydocs, fast, full"),
+        (
+            {"tier": "smok"},
+            "unknown tier 'smok'; choose one of: smoke, pydocs, fast, full, multilingual, nano",
+        ),
         ({"checkpoint": "nope"}, "no model 'nope'"),
         (
             {"languages": "german"},

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+from helpers.study import with_small_pydocs
 
 from qwen3nb.cluster.nodes import run_facts
 from qwen3nb.evaluation.mteb.costs import Planned
@@ -54,6 +55,7 @@ def test_an_evaluation_is_divided_if_that_is_worth_it(monkeypatch):
 
 @pytest.mark.integration
 def test_the_records_of_parts_are_those_of_the_whole(checkout, tmp_path, monkeypatch):
+    with_small_pydocs(monkeypatch)
     values = {"tier": "smoke", "pooling": "auto", "seed": 0, "batch_size": 32, "cache": False}
     whole = check_and_evaluate("random:8", **values).results
     monkeypatch.setenv("QWEN3NB_RESULTS", str(tmp_path / "parts"))

@@ -11,7 +11,7 @@ import pytest
 from helpers import REPOSITORY
 from helpers.notebooks import execute_here
 from helpers.rerankers import write_reranker
-from helpers.study import write_adapters
+from helpers.study import with_small_pydocs, write_adapters
 
 from qwen3nb.models.kinds.newest import NothingMadeError
 from qwen3nb.study import create_study
@@ -24,6 +24,7 @@ NOTEBOOKS = sorted(file.stem for file in (REPOSITORY / "notebooks").glob("*.ipyn
 SHORTER = {
     "ablation": {"poolings": "mean,last", "prefix": ""},
     "ann": {"indexes": "flat,ivf", "nprobe": "1,4"},
+    "choose": {"candidates": "encoder,bm25"},  # the training has one checkpoint
     "parity": {"queries": 8},
     "speed": {"models": "encoder", "texts": 4, "rounds": 1},
 }
@@ -41,6 +42,7 @@ def made(make_checkpoint, shared_cache, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QWEN3NB_HOME", str(study))
         patch.setenv("QWEN3NB_CACHE", str(shared_cache))
+        with_small_pydocs(patch)
         extract(study / "runs" / "ul2" / "checkpoint-9000", study / "encoder")
         for model in (str(study / "encoder"), "bm25"):
             evaluate(load_model(model, show_progress=False), tier="smoke", show_progress=False)
@@ -51,6 +53,7 @@ def made(make_checkpoint, shared_cache, tmp_path_factory):
 def study(made, home, monkeypatch):
     """A copy of the study, in whose notebooks/ we are."""
     shutil.copytree(made, home, dirs_exist_ok=True)
+    with_small_pydocs(monkeypatch)
     monkeypatch.chdir(home / "notebooks")
     return home
 

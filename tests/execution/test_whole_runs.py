@@ -49,12 +49,12 @@ def finished():
 
 def test_every_task_of_a_tier_has_its_record(offline):
     # As typed in notebooks/, without an output.
-    typed = ("eval.ipynb", "-p", "tier", "full", "-p", "checkpoint", "random")
+    typed = ("eval.ipynb", "-p", "tier", "full", "-p", "checkpoint", "random:8")
     done = call(*typed, folder=offline / "notebooks", stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr[-3000:]
     assert set(finished()) == set(TIERS["full"].task_keys)
     assert len(load_results()) == 61
-    assert (paths.book_runs() / "eval-random-full.ipynb").is_file()
+    assert (paths.book_runs() / "eval-random-8-full.ipynb").is_file()
 
 
 def test_a_broken_task_is_named_everywhere_and_alone_is_run_again(offline, cli):
