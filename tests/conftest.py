@@ -84,6 +84,17 @@ def home(tmp_path, shared_cache, monkeypatch):
 
 
 @pytest.fixture
+def own_cache(tmp_path, shared_cache, monkeypatch):
+    """A cache of a test's own, in which nothing is kept yet but PyDocs."""
+    cache, pydocs = tmp_path / "cache", shared_cache / "pydocs"
+    cache.mkdir()
+    pydocs.mkdir(exist_ok=True)
+    (cache / "pydocs").symlink_to(pydocs)
+    monkeypatch.setenv("QWEN3NB_CACHE", str(cache))
+    return cache
+
+
+@pytest.fixture
 def checkout(home):
     """A home with the notebooks and the book of this repository."""
     return write_checkout(home)

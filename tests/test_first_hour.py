@@ -262,7 +262,7 @@ def test_the_first_commands_make_a_book_with_the_lessons(tmp_path, monkeypatch):
     guide = folder / "_build" / "html" / "guide"
     lessons = {file.stem for file in (folder / "notebooks" / "guide").glob("*.ipynb")}
     overview = (guide / "index.html").read_text(encoding="utf-8")
-    assert len(lessons) == 6
+    assert len(lessons) == 9
     for lesson in lessons:
         assert f'href="{lesson}.html"' in overview
         assert "This lesson was not run here yet" in (guide / f"{lesson}.html").read_text()

@@ -19,12 +19,12 @@ from qwen3nb.old_names import NEW_OF_OLD
 from qwen3nb.records.results import Results
 
 NAMES = """
-Conclusion Encoder Figure Model Qwen3EncoderConfig Qwen3EncoderModel Qwen3EncoderPooler Reranker
+Conclusion Encoder Model Qwen3EncoderConfig Qwen3EncoderModel Qwen3EncoderPooler Reranker
 Result Results Table TestCollection TrainingEvaluator
 ablation ann average_checkpoints check_and_evaluate compare contamination data diff evaluate
-evaluate_domain evaluate_sts extract leaderboard list_checkpoints load_encoder load_reranker
-load_results parity probe reproduce rerank sanity_check speed status training_checkpoints
-training_components verify verify_sentence_transformers_loading
+evaluate_domain evaluate_sts extract forecast leaderboard list_checkpoints load_encoder
+load_reranker load_results parity probe reproduce rerank sanity_check speed status
+training_checkpoints training_components verify verify_sentence_transformers_loading
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 NAMESPACES = ["datasets", "paths", "stats"]
 

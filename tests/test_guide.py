@@ -50,7 +50,7 @@ def test_a_model_has_the_label_that_the_guide_gives(models, monkeypatch):
     assert resolve._adapter_label(Path(adapter)) == given.pop(adapter)
     found = {name: resolve.find_source(name).label for name in given}
     assert found == given
-    assert len(found) == 5
+    assert len(found) == 6
     assert resolve.find_source("runs/encoder").label == "encoder"
 
 

@@ -58,38 +58,47 @@ models.kinds.prompts
 vectors
 models.inference models.encoders models.search models.capabilities
 models.kinds models.search.library models.search.sparse models.search.multi_vector
-models.kinds.resolve models.rerankers models.model models.load
+models.kinds.resolve models.classifier models.rerankers models.model models.load
+models.generation
 extraction
 datasets.rows datasets.in_memory datasets.custom.formats datasets.pairs
 datasets.training_texts datasets.training_files datasets.training_data
-datasets.trec
+datasets.trec datasets.nano
 datasets.mirror
 datasets.pydocs
-datasets.judgements datasets.equal_texts datasets.collection_files
-datasets.collection datasets.custom
+datasets.judgements datasets.equal_texts datasets.judgement_lists datasets.collection_files
+datasets.custom datasets.generated datasets.collection
 evaluation.run
+evaluation.mteb.select evaluation.retrieval.first_stage evaluation.retrieval.nano
 evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies evaluation.training evaluation.contamination
-analysis.stats analysis.judging evaluation.judging
+analysis.stats analysis.judging evaluation.grader_agreement evaluation.judging
+analysis.migration evaluation.migration
+evaluation.model_grader evaluation.judging_widget evaluation.judged
 analysis.comparison analysis.inventory analysis.training analysis.calibration
-evaluation.parity
+analysis.forecasting
+evaluation.parity evaluation.downstream
 bench
 cluster
 report.render
-answers.answer answers.compared answers.comparison answers.board answers.leaderboard
-answers.against_baseline
+answers.answer answers.unjudged answers.forecast answers.compared answers.comparison answers.board
+answers.languages
+answers.leaderboard answers.against_baseline
 answers.decision answers.doubts answers.candidate_rules answers.explored_task
-answers.explorer_page answers.explorer answers.how_sure
-answers.candidates answers.own_data
+answers.explorer_page answers.explorer answers.how_sure answers.fusions
+answers.long_documents
+answers.candidates answers.own_data answers.pull_request
+answers.preview
 answers.changes answers.reproduction answers.checks answers.all_results answers.one_model
 answers.one_query answers.run_trace answers.evaluation answers.prompts answers.planned
+answers.training_forecasts
 answers.trainings
 report.evaluation
-answers.reranking answers.interference answers.recommendation answers.languages answers.findings
+answers.reranking answers.interference answers.recommendation answers.findings
 answers.landing
 answers
 report.card report.hub_results report.paper report.model_report
-study execution answers.status book demo cli
+study execution answers.status book demo during_training cli
 stats
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 )

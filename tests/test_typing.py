@@ -31,7 +31,7 @@ collection = q.TestCollection.from_texts({"q": "sort"}, {"d": "sort a list"}, {"
 found = q.evaluate(encoder, collection, output=None)
 own = q.evaluate_domain([encoder, "bm25"], q.datasets.load_domain("queries.toml", "docs.csv"))
 reranker: q.Reranker = q.load_reranker("checkpoint-1")
-figure: q.Figure = records.plot()
+figure: object = records.plot()
 board = q.leaderboard(records, tier="fast")
 p: float = q.stats.permutation_test(np.zeros(10), np.ones(10), seed=0).p_value
 table: q.Table = board.cost_table()

@@ -188,6 +188,8 @@ AWKWARD = {
     "many trainings": lambda: trainings(steps(6)),
     "one training": lambda: trainings(steps(1)),
     "a training that changes nothing": lambda: trainings(steps(1, gain=0.0)),
+    "forecasts of many trainings": lambda: trainings(steps(6)).forecast(),
+    "a forecast": lambda: trainings(steps(1, gain=0.02, checkpoints=9)).forecast(),
     "no trainings": lambda: trainings([]),
     "files that cannot be read": lambda: replace(
         trainings(steps(1)), problems=tuple("x" * 300 for _ in range(9))

@@ -72,7 +72,9 @@ def test_bm25_is_measured_next_to_bm25s(home, monkeypatch):
     monkeypatch.setattr(search, "in_child", one_child("none"))
     monkeypatch.setattr(search, "_VOCABULARY", 3000)
     done = search.bench_search(passages=300, queries=20, k=50)
-    assert [each.same for each in done.words if each.method != "rank_bm25"] == [1, 1, 1]
+    optional = ("rank_bm25", "bm25s, numba")  # where they are installed
+    same = [each.same for each in done.words if each.method not in optional]
+    assert same == [1] * 6  # three ways, with short and with long queries
     assert "ratios to bm25s" in done.table()
 
 
@@ -106,7 +108,9 @@ def test_a_tenth_of_many_records_is_verified_once_and_compared(home):
     table = leaderboard(results, tier="full", comparison=compared).table()
     assert {row[0].text for row in table.rows} == set(results.models)
     short = leaderboard(results, tier="full", comparison=compared).headline_table(most=10)
-    assert short.rows == table.rows[:10]
+    measured = tuple(row for row in short.rows if not any(cell.is_published for cell in row))
+    shown = len(table.columns)  # the next one says that a row was measured here
+    assert tuple(row[:shown] for row in measured) == table.rows[:10]
     assert "The best 10 of 20 models" in short.note
     assert len(short.to_html()) < 20_000
     ranked = standings(results, tier="full", comparison=compared)["BEIR"].standings
@@ -130,8 +134,7 @@ def test_extractions_give_the_values_of_a_naive_script(monkeypatch, tmp_path):
 @pytest.mark.integration
 # MTEB and sentence-transformers warn of each other's older names.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_both_evaluate_the_same_and_each_part_is_timed(home, encoder_folder, monkeypatch):
-    monkeypatch.setenv("QWEN3NB_CACHE", str(home / "cache"))  # other tests keep the same vectors
+def test_both_evaluate_the_same_and_each_part_is_timed(encoder_folder, own_cache):
     clock = evaluation._Clock(started=time.time() - 1)
     done = evaluation._ours(evaluation._FIRST, str(encoder_folder), [TASK], clock)
     peer = evaluation._peer(evaluation._FIRST, str(encoder_folder), [TASK])

@@ -31,7 +31,7 @@ def test_max_t_errs_as_often_as_it_says_and_finds_more_than_holm_among_twins(mon
     for name, populations in (("FAMILIES", {"twins": FAMILIES["twins"]}), ("PAIRS", {})):
         monkeypatch.setattr(calibration, name, populations)
     monkeypatch.setattr(calibration, "SCORES", {})
-    shares = calibrate(sizes=(50,), simulations=1500, seed=1)
+    shares = calibrate(sizes=(50,), simulations=700, seed=1)
     twins = [share for share in shares if share.process.startswith("twins")]
     of = {(s.kind, s.process.split()[-1], s.method): s.share for s in twins}
     assert of["family-wise error", "complete", "MaxT"] <= 0.09

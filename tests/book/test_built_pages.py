@@ -312,6 +312,21 @@ def test_a_table_is_sorted_and_filtered(use):
 
 
 @pytest.mark.integration
+def test_a_published_score_is_never_sorted_among_measured_ones(use):
+    rows = [("a", 0.2), ("p", Cell("0.900", "published", is_published=True)), ("b", 0.7)]
+    table = Table.of(rows, ("model", "x")).to_html()
+    orders = use(
+        table,
+        STATE
+        + """
+        const orders = [];
+        for (const i of [1, 1]) { button(i).click(); orders.push(seen().order); }
+        return orders;""",
+    )
+    assert orders == [["b", "a", "p"], ["a", "b", "p"]]
+
+
+@pytest.mark.integration
 def test_a_reader_chooses_a_baseline_among_the_tables_that_python_made(use):
     foreign = "</script><b>x"
     scores = {"bm25": 0.3, "ours": 0.5, foreign: 0.7}

@@ -1,10 +1,11 @@
 """Every example of `--help`, and every command in the text of a page, runs as it is written.
 
-The blocks of README and of the guide are typed by `tests/test_first_hour.py`. The others run on a
-small study, where big models and data sets have tiny stand-ins. What only measures or takes long
-gets options that make it short (`SHORTER`); what starts a kernel runs the notebook's cells in this
-process; what a test elsewhere runs is listed with that test. A line that differs from one that runs
-in a model or in an option is read (`READ`): its options are parsed.
+The blocks of README and of the guide are typed by `tests/test_first_hour.py`, and examples equal to
+one of their lines are read here. The others run on a small study, where big models and data sets
+have tiny stand-ins. What only measures or takes long gets options that make it short (`SHORTER`);
+what starts a kernel runs the notebook's cells in this process; what a test elsewhere runs is listed
+with that test. A line that differs from one that runs in a model or in an option is read (`READ`):
+its options are parsed.
 """
 
 import doctest
@@ -20,19 +21,31 @@ from click.testing import CliRunner
 from helpers import REPOSITORY
 from helpers.checkout import write_checkout
 from helpers.command_tree import commands
+from helpers.fenced_blocks import blocks_of
 from helpers.notebooks import execute_here, notebook_of, save
-from helpers.study import stand_in, write_mirror, write_study
+from helpers.study import stand_in, with_small_pydocs, write_mirror, write_study
 
 from qwen3nb import paths
 from qwen3nb.cli.main import main
 from qwen3nb.execution.notebook import page_path
 
 MIRROR = "/data/mirror"
+# Pages with tests of their own.
+ELSEWHERE = ("during-training", "exports", "inside-a-training")
 PAGES = [
     page
     for page in (REPOSITORY / "README.md", *sorted((REPOSITORY / "book" / "guide").glob("*.md")))
-    if page.stem not in ("exports", "inside-a-training")  # with tests of their own
+    if page.stem not in ELSEWHERE
 ]
+# What tests/test_first_hour.py types; of sweeps, it only shows what would run.
+TYPED = {
+    tuple(words)
+    for page in (REPOSITORY / "README.md", *(REPOSITORY / "book" / "guide").glob("*.md"))
+    for block in blocks_of(page)
+    if block.language == "sh" and not block.reason
+    for words in block.commands
+    if words[:2] != ["qwen3nb", "sweep"]
+}
 NAMES = (REPOSITORY / "book" / "names.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^\| `.+?` \| `(.+)` \|$", NAMES, flags=re.MULTILINE)
 PARAMETERS = 'tier: str = "smoke"  # a tier\nmax_length: int = 0  # tokens'
@@ -47,7 +60,7 @@ SHORTER = {
     "judge": "--sheet left.csv --text '{title}. {body}'",  # else it waits for a person
     "rerank suite": "--depth 2",
     "run ablation": "--poolings mean,last --no-append-eos --no-normalization --prefix ''",
-    "run ann": "--nprobe 1,64 --ef-search 16,512 --threads 1",
+    "run ann": "--indexes flat,ivf,hnsw --nprobe 1,64 --ef-search 16,512 --threads 1",
     "sweep --model": "--dry-run",
     "sweep sweep.toml --ray": "--dry-run",  # on a cluster: tests/cluster/test_two_nodes.py
 }
@@ -65,18 +78,29 @@ ELSEWHERE = (
 
 # Lines that are read: what they begin with, without their environment; of these, what is run.
 READ = {
+    "average runs/a runs/b merged": False,
+    "bench rerank --size 0.6B": False,  # made as short as the one without options
+    "choose runs/a/checkpoint-900": False,
+    "choose runs/ul2": False,
+    "choose runs/ul2 --soup": True,
+    "domain --queries queries.tsv --judgements qrels.txt": False,
+    "migrate old=runs/a new=runs/b": False,
+    "queries --documents docs.jsonl --text {title}. {body} --kind masked": False,  # few words
     "analyze": False,
     "compare --baseline all-MiniLM-L6-v2 --model all-MiniLM-L6-v2-int8": False,
+    "compare --seeds": False,  # needs trainings
     "contamination --train": False,
     "domain --queries queries.toml --documents stars.db": False,
     "eval": False,
     "eval --model bm25 --data beir/scifact": True,
     "eval --model e5-base-v2 --tier fast --mirror": True,
+    "eval --model encoder --baseline e5-base-v2 --until-certain": False,
     "eval --model encoder --tasks STSBenchmark,SciFact --limit": True,
     "eval --model encoder --tier fast --dry-run": True,
     "eval --model encoder --tier smoke --prompt query=find: ": True,
     "extract runs/ul2-best": False,
     "fetch": False,
+    "sweep --model e5-base-v2 --model gte-base --until-certain": False,
     "card push": False,
     "extract runs/ul2/checkpoint-9000 encoder --pooling mean": False,
     "paper --style neurips": False,
@@ -194,7 +218,8 @@ def typed(study, home, monkeypatch, cli, read):
             monkeypatch.setenv(name, value)
         for release in words[2:] if words[:2] == ["freeze", "diff"] else ():
             cli("freeze", release)
-        run = cli if starts(example, READ) in (None, True) else read
+        is_run = starts(example, READ) in (None, True) and tuple(shlex.split(example)) not in TYPED
+        run = cli if is_run else read
         return run(*words, *shlex.split(starts(example, SHORTER) or ""))
 
     return typed
@@ -290,6 +315,11 @@ def test_the_examples_of_docstrings_hold(module):
 
 GUIDE = REPOSITORY / "notebooks" / "guide"
 LESSONS = sorted(GUIDE.glob("*.ipynb"))
+# Parameters of lessons that train or choose for long; the demo runs them as they are.
+FEWER = {
+    "choosing-a-checkpoint": {"count": 3},
+    "labelled-texts": {"draws": 2, "epochs": 1},
+}
 
 
 def test_every_lesson_is_in_the_book_and_in_its_overview():
@@ -312,7 +342,10 @@ def test_the_page_of_a_lesson_is_beside_the_overview(home):
 def test_a_lesson_and_its_solution_run_without_the_demo(path, home, monkeypatch, shared_cache):
     checkout = write_checkout(home, lessons=True)
     monkeypatch.setenv("QWEN3NB_CACHE", str(shared_cache))  # restored: a lesson sets its own
-    names = execute_here(checkout / "notebooks" / "guide" / path.name, None, {})
+    with_small_pydocs(monkeypatch)
+    names = execute_here(
+        checkout / "notebooks" / "guide" / path.name, None, FEWER.get(path.stem, {})
+    )
     text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
     (solution,) = re.findall(r"<summary>Solution</summary>\s+```python\n(.*?)```", text, re.DOTALL)
     exec(solution, names)  # noqa: S102 - our own lesson

@@ -202,6 +202,41 @@ def test_analyze(answer, home, tmp_path):
     assert result["verdict"]["by_point"] == "NO RESULT"
 
 
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("--by", "layer", "--task-steps"), "--task-steps is of the ratio; leave out --by"),
+        (("--tier", "smoke"), "--tier is for exchanged parts; add --by layer"),
+    ],
+)
+def test_options_of_the_other_analysis_are_refused(cli, home, tmp_path, words, cause):
+    result = cli("analyze", "--outputs", tmp_path, *words)
+    assert result.exit_code == 2
+    assert cause in result.output
+
+
+def test_the_layers_of_a_joint_adapter(answer, cli, home, tmp_path, monkeypatch):
+    from helpers.answers import exchanged_layers
+
+    calls = []
+
+    def interference_by(*arguments, **options):
+        calls.append((arguments, options))
+        return exchanged_layers()
+
+    monkeypatch.setattr("qwen3nb.answers.interference_parts.interference_by", interference_by)
+    result = answer("analyze", "--outputs", tmp_path, "--by", "layer", "--kind", "embedding")
+    assert result["configurations"][0]["named"] == ["1"]
+    (arguments, options) = calls[0]
+    assert arguments == ("layer", tmp_path)
+    assert (options["kind"], options["base"], options["tier"]) == ("embedding", None, "smoke")
+    shown = cli("analyze", "--outputs", tmp_path, "--by", "layer", "--out", tmp_path / "to").output
+    assert "In embedding, layer 1 of joint_r8 costs 0.096 [0.023, 0.139] nDCG@10." in shown
+    written = {file.name for file in (tmp_path / "to").iterdir()}
+    endings = ("md", "json", "svg", "pdf", "tex")
+    assert written == {f"interference-by-layer.{ending}" for ending in endings}
+
+
 def test_the_cache(cli, tmp_path):
     (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
     files = ("--input", tmp_path / "texts.jsonl", "--out", tmp_path / "v.npy")

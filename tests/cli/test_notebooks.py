@@ -55,7 +55,8 @@ def test_the_options_are_the_parameters(cli, checkout, path):
 def test_help_shows_comment_default_and_choices(cli, checkout):
     save(notebook_of("pass", parameters=CELL), "small")
     text = " ".join(cli("run", "small", "--help").output.split())
-    assert "--tier TIER Which tasks: smoke, pydocs, fast, full [default: smoke]" in text
+    tiers = "smoke, pydocs, fast, full, multilingual, nano"
+    assert f"--tier TIER Which tasks: {tiers} [default: smoke]" in text
     assert "--max-length N Tokens of a text [default: 0]" in text
     assert "--[no-]verify Whether to verify [default: on]" in text
     assert "--half N A share [default: 0.5]" in text
@@ -132,6 +133,26 @@ def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     given = ("--model", "e5-base-v2", "--notebook", "small", "--max-length", 7)
     planned = "would run  small-e5-base-v2-smoke-max-length-7\n0 of 1 runs would be reused\n"
     assert cli("sweep", *given, "--dry-run").stdout == planned
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("eval --model one --until-certain", "needs two models"),
+        ("eval --model one --margin 0.1", "--margin goes with --until-certain"),
+        ("eval --model random --baseline bm25 --until-certain --dry-run", "what it takes is not"),
+        ("eval --model random --baseline bm25 --until-certain --limit 5", "leave out --limit"),
+        ("eval --model random --baseline bm25 --until-certain --tier fast", "not tier fast"),
+        ("sweep --model bm25 --model random --until-certain 1 --dry-run", "what it takes is not"),
+        ("sweep --model bm25 --model random --until-certain 1 --limit 5", "leave out --limit"),
+        ("sweep --model bm25 --until-certain 1 --baseline random", "a sweep finds the best"),
+        ("sweep --until-certain 1 --notebook compare", "runs eval alone"),
+    ],
+)
+def test_what_a_race_would_ignore_is_refused(cli, checkout, line, message):
+    done = cli(*line.split())
+    assert done.exit_code == 2
+    assert message in done.output
 
 
 @pytest.fixture

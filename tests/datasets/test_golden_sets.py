@@ -71,7 +71,7 @@ def test_models_and_settings_stand_beside_queries_in_json(tmp_path):
     [
         ("g.json", '{"a": 1}', "expected a list of queries, such as"),
         ("g.json", "[1]", "g.json"),
-        ("g.json", "[", "g.json: not JSON"),
+        ("g.json", "[", "g.json:1:2: not JSON"),
         ("g.jsonl", '{"query": "x"}\n[1]\n', "g.jsonl:2: expected an object; got list"),
         ("g.json", '[{"query": "x"}]', "Either 'relevance_grades' or 'expected' is required"),
         ("g.json", '[{"query": "x", "expcted": ["a"]}]', "expcted"),
@@ -87,12 +87,20 @@ def test_other_content_is_refused_in_a_line_that_says_what_is_expected(
         read_queries(tmp_path / name)
 
 
-def test_grades_of_0_and_1_need_the_threshold_and_the_message_says_so():
+def test_grades_of_0_and_1_are_relevant_from_1_which_is_stated_unless_a_threshold_is_stated():
     queries = [ONE | {"relevance_grades": {"b": 1, "a": 0}}]
     with pytest.raises(DataError, match="highest grade is 1: set relevance_threshold = 1"):
-        load_domain(queries, DOCUMENTS)
-    domain = load_domain(queries, DOCUMENTS, relevance_threshold=1)
+        load_domain(queries, DOCUMENTS, relevance_threshold=2)
+    domain = load_domain(queries, DOCUMENTS)
     assert domain.relevant == {"q1": {"b": 1, "a": 0}}
+    assert "no grade is above 1, so relevant from grade 1" in "\n".join(domain.understood)
+    stated = load_domain(queries, DOCUMENTS, relevance_threshold=1)
+    assert (stated.threshold, stated.revision) == (domain.threshold, domain.revision)
+    assert "no grade is above" not in "\n".join(stated.understood)
+    half = [ONE | {"relevance_grades": {"b": 0.7, "a": 0.1}}]
+    with pytest.raises(DataError, match=r"highest grade is 0\.7: .*--relevance-threshold 0\.7"):
+        load_domain(half, DOCUMENTS)
+    assert load_domain(half, DOCUMENTS, relevance_threshold=0.5).relevant["q1"] == {"b": 1, "a": 0}
     with pytest.raises(DataError, match="check the id column"):
         load_domain([ONE | {"relevance_grades": {"x": 1, "a": 0}}], DOCUMENTS)
 
@@ -132,11 +140,11 @@ def test_a_list_of_judgements_is_a_golden_set(tmp_path):
     tabs = tmp_path / "judgements.tsv"
     tabs.write_text("doc_id\tquery\tgrade\nb\twhats new\t2.0\n")
     assert grades(tabs) == {"b": 2}
+    no_number = ":2: expected a number as grade; got "
     for rows, message in (
         ("query,docid\nwhats new,b\n", "no column 'score'; columns: docid"),
-        ("query,docid,rating\nwhats new,b,high\n", ":2: the grade is 'high'"),
-        ("query,docid,rating\nwhats new,b,1.5\n", ":2: the grade is '1.5'"),
-        ("query,docid,rating\nwhats new,b,inf\n", ":2: the grade is 'inf'"),
+        ("query,docid,rating\nwhats new,b,high\n", f"{no_number}'high'; right: "),
+        ("query,docid,rating\nwhats new,b,inf\n", f"{no_number}'inf'"),
         ("query,docid,rating\nwhats new,b,1\nwhats new,b,2\n", ":3: 'b' is judged twice"),
     ):
         file.write_text(rows)

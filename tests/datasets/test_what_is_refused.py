@@ -286,9 +286,9 @@ CASES = {
     ),
     "a grade written as 2.0": graded(2.0),
     "a negative grade: counts as 0": graded(-1),
-    "a grade above 1,000, or above 3 in a query file": graded(10**9),
+    "a grade above 1,000, or above `highest_grade` in a query file (3)": graded(10**9),
     "a grade of 400 digits": graded(10**400),
-    "a grade that is not a whole number": graded(1.5),
+    "a fractional grade: counts as it is": graded(1.5),
     "a grade that is not a number": graded("high"),
     "a grade that is true or false": graded(True),
     "a grade that is NaN": graded(math.nan),
@@ -359,7 +359,10 @@ _DIGITS = b"1" * 5000
 DAMAGES = {
     "a byte order mark": (rewritten(lambda raw: b"\xef\xbb\xbf" + raw), _TEXTS),
     "bytes that are not UTF-8": (rewritten(lambda raw: raw[:-2] + b"\xff\n\n"), _TEXTS),
-    "text in UTF-16": (rewritten(lambda raw: raw.decode().encode("utf-16")), _TEXTS),
+    "text in UTF-16, with its byte order mark": (
+        rewritten(lambda raw: raw.decode().encode("utf-16")),
+        _TEXTS,
+    ),
     "an empty file": (rewritten(lambda _: b""), (*_TEXTS, ".db")),
     "a pipe in place of a file": (in_its_place(os.mkfifo), (*_TEXTS, ".db")),
     "a folder in place of a file": (in_its_place(Path.mkdir), (*_TEXTS, ".db")),

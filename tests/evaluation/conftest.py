@@ -12,10 +12,3 @@ def encoder(encoder_folder):
 @pytest.fixture
 def beir(tmp_path):
     return write_beir(tmp_path / "words")
-
-
-@pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    """A cache in which nothing is kept yet."""
-    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"

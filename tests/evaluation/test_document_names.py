@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from helpers.study import with_small_pydocs
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
@@ -131,7 +132,8 @@ def test_prefixes_give_the_scores_of_the_same_model_by_its_spec(home, collection
     assert plain.results[0].model.identity != first.model.identity
 
 
-def test_types_select_tasks_of_the_tier(home, caplog):
+def test_types_select_tasks_of_the_tier(home, caplog, monkeypatch):
+    with_small_pydocs(monkeypatch)
     run = q.evaluate("bm25", types=["Retrieval", "Summarization"], show_progress=False)
     assert list(run.results.tasks) == ["PyDocsSampleRetrieval"]
     assert "no task of the types Summarization" in caplog.text

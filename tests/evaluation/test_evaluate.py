@@ -41,6 +41,15 @@ def test_a_collection_takes_the_place_of_tasks(beir, spec):
     assert again.results[0].per_query == result.per_query
 
 
+def test_a_record_of_a_race_is_measured_again_by_a_run_whose_tests_count(beir):
+    raced = {"config": {"until_certain": "BEIR"}, "show_progress": False}
+    evaluate("random", str(beir), **raced)
+    assert evaluate("random", str(beir), **raced).reused == ("words",)
+    assert load_results().unreadable
+    assert evaluate("random", str(beir), show_progress=False).reused == ()
+    assert not load_results().unreadable
+
+
 def test_a_model_is_loaded_again_only_if_a_task_runs(beir, monkeypatch):
     first = evaluate("random", str(beir), show_progress=False)
     loads = []

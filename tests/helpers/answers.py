@@ -5,31 +5,50 @@ from types import SimpleNamespace
 import numpy as np
 
 from helpers import studies
-from helpers.records import RERANKING, RETRIEVAL, amend, make
+from helpers.migration import migration_example
+from helpers.records import RERANKING, RETRIEVAL, amend, make, state
 from helpers.records import own as records_of_own_data
 from qwen3nb.analysis.comparison.plan import Plan
 from qwen3nb.analysis.comparison.prompt_effects import PromptScores, prompt_pairs
+from qwen3nb.analysis.forecasting.race import Goal, Race, Standing
+from qwen3nb.analysis.stats.score_matrix import join
+from qwen3nb.analysis.training.choosing import choose, split
+from qwen3nb.analysis.training.exchange_costs import (
+    JOINT,
+    SPECIALIST,
+    ExchangedScores,
+    into,
+    task_costs,
+)
 from qwen3nb.answers.ablation import Ablation
 from qwen3nb.answers.ann import ApproximateSearch
 from qwen3nb.answers.calibration import calibration
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.changes import Changes
 from qwen3nb.answers.checks import Checks
+from qwen3nb.answers.choosing import Choosing
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.contamination import ContaminationAnswer
 from qwen3nb.answers.data import Data
 from qwen3nb.answers.evaluation import Evaluation
 from qwen3nb.answers.explorer import explore
 from qwen3nb.answers.extraction import Checkpoints
+from qwen3nb.answers.forecast import forecast
+from qwen3nb.answers.forgetting import forgetting
 from qwen3nb.answers.how_sure import how_sure
 from qwen3nb.answers.interference import interference
+from qwen3nb.answers.interference_parts import InterferenceByPart
 from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.own_data import own_data
 from qwen3nb.answers.parity import ParityAnswer
 from qwen3nb.answers.planned import plan_comparison
 from qwen3nb.answers.prompts import Prompts
+from qwen3nb.answers.query_worth import QueryWorth
+from qwen3nb.answers.race import RaceAnswer
 from qwen3nb.answers.reproduction import Reproductions
 from qwen3nb.answers.reranking import reranking
+from qwen3nb.answers.seeds import over_seeds
+from qwen3nb.answers.soup import score_matrices
 from qwen3nb.answers.speed import Precision, Speed
 from qwen3nb.answers.status import status
 from qwen3nb.answers.trainings import trainings
@@ -38,7 +57,23 @@ from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
 from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
 from qwen3nb.models.kinds.prompts import QueryPrompt
+from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.results import Results
+
+
+def finished_race(data=None):
+    """Two models of which one has lost."""
+    forecasts = {
+        "bm25": forecast({"STSBenchmark": 0.8, "ArguAna": 0.5}),
+        "other": forecast({"STSBenchmark": 0.3, "ArguAna": 0.1}),
+    }
+    race = Race(tuple(forecasts), Goal())
+    standings = {"bm25": Standing(0.6, 0.01), "other": Standing(0.2, 0.01)}
+    for _ in range(3):
+        race.advance(standings)
+    not_run = {name: each.next_tasks for name, each in forecasts.items()}
+    return RaceAnswer("MTEB(eng, v2)", race, forecasts, not_run, data or DataUsed())
+
 
 PUBLISHED = Published("bm25", "SciFact", 0.41, 0.005, "paper")
 
@@ -51,6 +86,70 @@ def records():
         for label, mean in (("bm25", 0.4), ("encoder", 0.5), ("other", 0.45))
         for task in (RETRIEVAL, RERANKING)
     ]
+
+
+def query_worth(of=None):
+    """Models on the queries of the first task, half of which count as generated."""
+    of = of or records()
+    compared = compare(of, tasks=[RETRIEVAL], metric="nDCG@10").tasks[0]
+    first, *others = compared.columns
+    queries = compared.columns[first].queries
+    return QueryWorth(
+        name="notes",
+        real=compared,
+        generated=compared,
+        categories={query: ("title", "masked")[row % 2] for row, query in enumerate(queries)},
+        lexical=(first,),
+        others=tuple(others),
+        data=compare(of).data_used(),
+    )
+
+
+def chosen(of=None):
+    """One of three models, chosen on one half of the queries."""
+    of = of or records()
+    by_model = {}
+    for record in of:
+        if record.task.key == RETRIEVAL:
+            by_model[record.model.label] = [record]
+    matrices = score_matrices(by_model)
+    return Choosing(
+        choice=choose(matrices, n_resamples=200, splits=2),
+        matrices=tuple(matrices),
+        halves=split(matrices),
+        data=DataUsed.of(record for found in by_model.values() for record in found),
+    )
+
+
+def forgotten(of=None):
+    """Two models on queries of two topics, of which the later one has lost the second."""
+    of = of or records()
+    both = [record for record in of if record.task.key == RETRIEVAL][:2]
+    texts = {}
+    lost = {}
+    for row, query in enumerate(both[0].per_query["nDCG@10"]):
+        texts[query] = f"{('sort the list', 'open a file')[row % 2]} number {row}"
+        lost[query] = both[0].per_query["nDCG@10"][query] - 0.3 * (row % 2)
+    for record in both:
+        state(record, queries=texts)
+    later = make(both[1].model.label, lost, config={"queries": texts})
+    amend(later, "task", revision=both[0].task.revision)
+    return forgetting([both[0], later], both[0].model.label, later.model.label, n_resamples=200)
+
+
+def exchanged_layers(of=None):
+    """Two layers of a joint adapter, of which the second costs something."""
+    of = of or records()
+    rng = np.random.default_rng(1)
+    quality = {JOINT: 0.4, SPECIALIST: 0.5, into(JOINT, "0"): 0.4, into(JOINT, "1"): 0.5}
+    quality |= {into(SPECIALIST, "0"): 0.5, into(SPECIALIST, "1"): 0.4}
+    columns = {}
+    for name, mean in quality.items():
+        scores = (mean + rng.normal(0, 0.05, 40)).clip(0, 1)
+        columns[name] = {f"q{place:02}": float(score) for place, score in enumerate(scores)}
+    matrix = join(columns, task=RETRIEVAL, metric="nDCG@10")
+    costs = task_costs("embedding", [ExchangedScores(42, ("0", "1"), (matrix,))], n_resamples=200)
+    return InterferenceByPart("layer", (("joint_r8", costs),), (), DataUsed.of(of))
 
 
 def evaluation():
@@ -124,12 +223,37 @@ def steps():
     ]
 
 
+def seeds(revision="r" * 12):
+    """Two trainings of two seeds each."""
+    rng = np.random.default_rng(1)
+    both = []
+    for name, gain in (("new", 0.2), ("old", 0.0)):
+        of_training = rng.uniform(0.2, 0.6, 60) + gain
+        for seed in (1, 2):
+            scores = of_training + rng.normal(0, 0.01, 60)
+            both.append(make(f"{name}-seed_{seed}", scores.clip(0, 1), revision=revision))
+    return over_seeds(both, draws=200)
+
+
+def training_of_many_steps():
+    """A training with enough checkpoints for a curve."""
+    rng = np.random.default_rng(0)
+    records = []
+    for number in range(1, 10):
+        scores = 0.6 - 0.3 / number + rng.normal(0, 0.02, 40)
+        records.append(make(f"demo-checkpoint-{100 * number}", scores.clip(0, 1)))
+    return records
+
+
 EXAMPLES = {
     "Changes": changes,
+    "Choosing": chosen,
     "Checks": checks,
     "Evaluation": evaluation,
+    "Migration": migration_example,
     "PlannedComparison": plan,
     "Prompts": prompts,
+    "SeedComparison": seeds,
     "Status": lambda: status(records()),
     "Candidates": lambda: compare_candidates(
         records(), current="bm25", task=RETRIEVAL, n_resamples=200
@@ -140,10 +264,14 @@ EXAMPLES = {
     "Calibration": calibration,
     "ContaminationAnswer": contaminated,
     "Checkpoints": lambda: Checkpoints((), (), "eval_loss"),
+    "Forecast": lambda: forecast({"STSBenchmark": 0.8, "ArguAna": 0.5}),
+    "RaceAnswer": lambda: finished_race(),
     "Data": lambda: Data("smoke", {}, {"bm25": studies.BM25, "random": studies.RANDOM}),
     "ExtractedModel": studies.extraction,
+    "TrainingForecasts": lambda: trainings(training_of_many_steps()).forecast(),
     "HowSure": lambda: how_sure(records()),
     "Interference": lambda: interference(steps()),
+    "InterferenceByPart": exchanged_layers,
     "ParityAnswer": lambda: ParityAnswer("m", "n", False, (), {"a": 0.5, "b": None}, 0.9, 0.99),
     "Precision": lambda: Precision((studies.precision(studies.EXACT, studies.ROUNDED),)),
     "ProbedVectors": studies.probes,
@@ -153,6 +281,9 @@ EXAMPLES = {
     "Comparison": lambda: compare(records(), draws=200),
     "Explorer": lambda: explore(records(), task=RETRIEVAL),
     "Leaderboard": lambda: leaderboard(records()),
+    "QueryWorth": query_worth,
     "Reproductions": lambda: Reproductions((Reproduction(PUBLISHED, None, 0.4),)),
+    "Forgetting": forgotten,
+    "NoForgetting": lambda: forgetting([make("a")]),
     "NoExplorer": lambda: explore([make("a")], task=RETRIEVAL),
 }

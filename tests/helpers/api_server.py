@@ -7,7 +7,7 @@ from threading import Thread
 
 
 @contextmanager
-def api_server(answer, *, models=("m",)):
+def api_server(answer, *, models=("m",), path="/v1/embeddings"):
     """Serve ``answer(body, headers)``, which returns a body, or status, body and headers.
 
     Yields the address, which ends in ``/v1``.
@@ -27,7 +27,7 @@ def api_server(answer, *, models=("m",)):
 
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if self.path != "/v1/embeddings":
+            if self.path != path:
                 self._send(404, {"detail": "Not Found"})
                 return
             given = answer(body, self.headers)
@@ -50,3 +50,22 @@ def embeddings(vectors, **more):
     """The answer with these vectors."""
     rows = [{"index": index, "embedding": vector} for index, vector in enumerate(vectors)]
     return {"object": "list", "data": rows, "model": "m", **more}
+
+
+@contextmanager
+def chat_server(answer):
+    """Serve ``answer(body)``, which returns a text, or status, body and headers.
+
+    Yields the spec of its model, and the requests that it got.
+    """
+    requests = []
+
+    def respond(body, headers):
+        requests.append(body | {"key": headers.get("Authorization")})
+        given = answer(body)
+        if not isinstance(given, str):
+            return given
+        return {"choices": [{"index": 0, "message": {"role": "assistant", "content": given}}]}
+
+    with api_server(respond, path="/v1/chat/completions") as url:
+        yield f"api:{url}#m", requests

@@ -61,10 +61,15 @@ class Page:
             time.sleep(0.2)
         raise AssertionError(f"{condition} is still false; {self.run('return document.title')}")
 
-    def press(self, key):
-        """Press and release a key, such as ``3``, where the focus is."""
-        self._call("Input.dispatchKeyEvent", type="keyDown", key=key, text=key)
-        self._call("Input.dispatchKeyEvent", type="keyUp", key=key)
+    def press(self, key, *, code="", number=0):
+        """Press and release a key, such as ``3``, where the focus is.
+
+        ``code`` is the place of the key; a key that writes nothing, such as Tab, has a ``number``.
+        """
+        text = "" if number else key
+        more = {"code": code, "windowsVirtualKeyCode": number}
+        self._call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **more)
+        self._call("Input.dispatchKeyEvent", type="keyUp", key=key, **more)
 
     def close(self):
         self._socket.close()

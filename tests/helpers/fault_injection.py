@@ -38,6 +38,7 @@ import functools
 import importlib
 import io
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -288,6 +289,14 @@ class _Trials:
             raise AssertionError(f"undisturbed: {problem}")
         return operations.seen, operations.points
 
+    def _counted(self):
+        """Return the operations of an undisturbed run, of which none is copied."""
+        operations = self._operations()
+        operations.error = (math.inf, 0)
+        self.scenario.act(self.work)
+        operations.active = False
+        return operations.seen
+
     def _operations(self):
         """Return what counts the operations of the next run, on the folder as it was before."""
         operations = Operations(self.work, self.base / "copies")
@@ -298,7 +307,7 @@ class _Trials:
 
     def errors(self, code):
         """Let ``code`` strike at one of ten operations; the file system works again after it."""
-        operations, _ = _forked(self._copied)
+        operations = _forked(self._counted)
         points = range(1, len(operations) + 1, max(1, len(operations) // 10))
         struck = [
             (operations[at - 1], _forked(lambda at=at: self._struck(at, code))) for at in points

@@ -49,7 +49,10 @@ def call(*arguments, folder, **options):
 
 
 def execute_here(notebook, partial, parameters, *, name="", once=None, output=None, **_):
-    """Run a notebook's code cells in this process, as a kernel would; the names they define."""
+    """Run a notebook's code cells in this process, as a kernel would; the names they define.
+
+    As in a kernel, figures that a cell leaves open are closed after it.
+    """
     node = nbformat.read(notebook, as_version=4)
     names = {"display": lambda *shown: [_drawn(each) for each in shown], "__name__": "__main__"}
     for cell in node.cells:
@@ -62,6 +65,8 @@ def execute_here(notebook, partial, parameters, *, name="", once=None, output=No
         if last is not None:
             code = compile(ast.Expression(last.value), notebook.name, "eval")
             _drawn(eval(code, names))  # noqa: S307 - likewise
+        if "matplotlib.pyplot" in sys.modules:
+            sys.modules["matplotlib.pyplot"].close("all")
         if "parameters" in cell.metadata.get("tags", ()):
             names.update(parameters)
     return names

@@ -45,6 +45,7 @@ from qwen3nb.utils.atomic_files import sha256_json, write_text
 from qwen3nb.utils.journal import Journal, append
 
 OWN = '[[queries]]\nid = "q1"\nquery = "column"\nexpected = ["d2"]\n'
+PYDOCS = paths.cache() / "pydocs"  # of all tests; each scenario has a cache of its own
 _CHANGING = ("finished", "run", "checksum", "cost")  # of a record
 # Of a page or a note; the id of a cell is drawn at random.
 _DATED = ["finished", "failed", "seconds", "started", "commit", "key", "outputs", "timestamp"]
@@ -135,11 +136,10 @@ def prepare_evaluation(folder):
 
 
 def _share_pydocs(folder):
-    """Keep the benchmark beside the folder, of which every trial gets a copy."""
-    shared = folder.parent / "pydocs"
-    shared.mkdir()
+    """Keep the benchmark outside the folder, of which every trial gets a copy."""
+    PYDOCS.mkdir(parents=True, exist_ok=True)
     (folder / ".cache").mkdir()
-    (folder / ".cache" / "pydocs").symlink_to(shared)
+    (folder / ".cache" / "pydocs").symlink_to(PYDOCS)
 
 
 def _task_run(item, model, run):

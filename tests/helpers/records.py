@@ -53,7 +53,7 @@ def make(
     """
     values = scores if isinstance(scores, dict) else {f"q{i}": s for i, s in enumerate(scores)}
     per_query = {metric: values}
-    used = settings or {"model": {"kind": "encoder"}, "of": label}
+    used = settings or {"model": {"kind": "encoder"}, "label": label}
     mean = aggregate(per_query, how="mean", columns=(metric,))
     values = {
         "model": ModelInfo(label, identity or sha256_json(used), label, used, parameters=10),

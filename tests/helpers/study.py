@@ -7,7 +7,9 @@ import json
 import shutil
 import sqlite3
 import warnings
+from functools import cache
 from importlib.util import find_spec
+from unittest import mock
 
 from helpers.beir import write_beir
 from helpers.checkpoints import fill_card
@@ -33,6 +35,15 @@ id = "q003"
 query = "table of numbers"
 relevance_grades = { "acme/t1" = 2, "acme/t2" = 1 }
 """
+GENERATED = """
+[[queries]]
+id = "generated-title-0123456789"
+query = "grep"
+relevance_grades = { "acme/grep" = 3 }
+complete = true
+generated = "title"
+"""
+SAMPLE = {"documents": 160, "queries": 40}  # of PyDocs, a fifth of what the tier smoke has
 SWEEP = 'tiers = ["smoke"]\nnotebooks = ["small"]\nat_once = 1\nbook = false\n'
 
 
@@ -95,6 +106,7 @@ def write_own_data(home):
     rows += [(f"acme/t{i}", text) for i, text in enumerate(TEXTS)]
     for name in ("queries.toml", "eval_config.toml"):
         (home / name).write_text(QUERIES)
+    (home / "generated.toml").write_text(GENERATED)
     (home / "queries.txt").write_text("rust grep tool\nterminal windows\n")
     grade = {"query": "rust grep tool", "document": "acme/grep", "grade": 3, "grader": "ann"}
     write_lines(home / "grades.jsonl", [grade])
@@ -154,8 +166,35 @@ def write_retrieval(folder):
     (folder / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
 
 
+@cache
+def tasks_of_pydocs():
+    """The program's own function for the classes of its tasks, before it is replaced."""
+    from qwen3nb.datasets.pydocs import mteb_tasks
+
+    return mteb_tasks._classes
+
+
+@cache
+def small_tasks():
+    """The classes of the tasks on PyDocs, on a smaller sample."""
+    with mock.patch("qwen3nb.datasets.pydocs.mteb_tasks.SAMPLE", SAMPLE):
+        return tasks_of_pydocs().__wrapped__()
+
+
+def with_small_pydocs(patch):
+    """Let the tasks on the sample of PyDocs have fewer texts, where these are not at stake."""
+    tasks_of_pydocs()
+    module = "qwen3nb.datasets.pydocs.mteb_tasks"
+    patch.setattr(f"{module}._classes", small_tasks)
+    patch.setattr(f"{module}.SAMPLE", SAMPLE)
+    patch.setattr(f"{module}.LABEL_SHARE", 4)  # functions of a class, of 16
+    checked = {"documents": 100, "queries": 40}
+    patch.setattr("qwen3nb.evaluation.embeddings.sanity_check.QUICK", checked)
+
+
 def stand_in(patch, home, mirror):
     """Let the program look into ``home`` and ``mirror`` alone; the tier smoke is two tasks."""
+    with_small_pydocs(patch)
     smoke = dataclasses.replace(TIERS["smoke"], tasks=("AuthorSTS", "SciFact"))
     patch.setitem(TIERS, "smoke", smoke)
     patch.setenv("QWEN3NB_HOME", str(home))

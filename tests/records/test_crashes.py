@@ -17,9 +17,11 @@ LEAST = {
 
 
 @pytest.fixture(scope="module")
-def faults():
-    with fault_server("helpers.record_scenarios") as run:
-        yield run
+def faults(shared_cache):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QWEN3NB_CACHE", str(shared_cache))  # which has PyDocs
+        with fault_server("helpers.record_scenarios") as run:
+            yield run
 
 
 @pytest.mark.parametrize("name", LEAST)

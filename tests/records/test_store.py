@@ -411,3 +411,14 @@ def test_another_ending_lists_the_two_and_a_lost_file_leaves_what_was_there(reco
     with pytest.raises(ResultError, match=r"whole\..*scores\.parquet"):
         Results(records).write_scores(file)
     assert file.read_text() == "before"
+
+
+def test_no_test_rests_on_a_run_that_stopped_when_it_was_certain(home):
+    make("whole", task="SciFact").save()
+    make("raced", task="SciFact", config={"until_certain": "BEIR"}).save()
+    results = load_results()
+    assert [record.model.label for record in results] == ["whole"]
+    ((file, reason),) = results.unreadable.items()
+    assert "raced" in file
+    assert "stopped when it was certain, so no test may rest on it" in reason
+    assert "eval --tasks SciFact" in reason

@@ -22,6 +22,7 @@ from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 from sentence_transformers import SentenceTransformer
 
+from qwen3nb.checkpoints.averaging import average_checkpoints
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.models.kinds.resolve import find_source
@@ -32,6 +33,7 @@ from qwen3nb.report.card import (
     card_text,
     extract,
     front_matter,
+    languages_below,
     read_facts,
     stated_facts,
     training_facts,
@@ -184,6 +186,13 @@ def test_the_hub_never_gets_what_it_refuses_or_cannot_load(encoder_folder, tmp_p
     (folder / "modules.json").unlink()
     front = yaml.safe_load(front_matter(folder, [], {}, name="plain"))
     assert (front["library_name"], front["pipeline_tag"]) == ("transformers", "feature-extraction")
+
+
+def test_the_card_says_how_models_were_merged(make_checkpoint, tmp_path):
+    folders = [make_checkpoint(tmp_path / f"checkpoint-{step}", seed=step) for step in (1, 2)]
+    merged = average_checkpoints(folders, tmp_path / "merged", method="slerp", weights=[3, 1])
+    export = extract(merged, tmp_path / "export").folder
+    assert "| merged by | slerp, weights 0.75, 0.25 |" in card_text(export, [])
 
 
 def test_what_the_files_of_a_training_state_is_on_the_card(checkpoint, tmp_path):
@@ -486,3 +495,9 @@ def test_training_facts_are_of_that_step_and_nothing_is_invented():
     facts = dict(training_facts({"trainer": {"global_step": 100, "log_history": log}}, {}))
     assert facts["eval_loss at this step"] == "3.5000"
     assert set(training_facts({}, {})) == {(name, "not given") for name in facts}
+
+
+def test_a_card_counts_languages_and_pairs_of_them_apart():
+    assert languages_below(["language"]) == "Below the scores by task is 1 more language."
+    pairs = ["pair of languages"] * 2
+    assert languages_below(pairs) == "Below the scores by task are 2 pairs of languages."

@@ -37,6 +37,7 @@ from qwen3nb.answers.one_model import (
     preflight_table,
     provenance_table,
     results_table,
+    small_sets_table,
     suite_table,
     sweep_table,
 )
@@ -80,13 +81,26 @@ def foreign():
         queries = FOREIGN + [f"q{number}" for number in range(len(noisy(0)) - len(FOREIGN))]
         for label, task in ((text, RETRIEVAL), (text, text), ("m", text)):
             scores = dict(zip(queries, noisy(0.4 + i / 50, seed=len(records)), strict=True))
-            used = {"model": {"kind": text}, "pooling": text, "of": label}
+            used = {"model": {"kind": text}, "pooling": text, "label": label}
             result = make(label, scores, task=task, settings=used)
             amend(result, "task", type=text, dataset=text, unit=text, revision=FOREIGN[0])
             amend(result, "task", categories=dict.fromkeys(queries, text))
             state(result, top={query: [text] for query in queries}, checkpoint=text)
             records.append(result)
     return records
+
+
+def of_small_set(text):
+    """A record of a small set with strange names, which lacks queries."""
+    counts = dict.fromkeys(
+        ["relevant", "candidates", "judged_zeros", "hard_negatives", "others"], 1
+    )
+    sizes = {"limits": [50, 5000], "queries": [1, 2], "documents": [5, 6]}
+    result = make("m")
+    amend(result, "task", name=text)
+    facts = {"part": text, "rule": 1, "seed": 0, "source": text, "sha256": text, **counts, **sizes}
+    amend(result, "data", nano=[facts])
+    return result
 
 
 def pages(results, text):
@@ -105,6 +119,7 @@ def pages(results, text):
         "results_table": results_table(own),
         "results_table of many": results_table(own * 13),
         "parts_table": parts_table(own),
+        "small_sets_table": small_sets_table([of_small_set(text)]),
         "provenance_table": provenance_table(own),
         "model_and_run_table": model_and_run_table(own),
         "suite_table": suite_table(summarise(own, requested=[text], reasons={text: text})),

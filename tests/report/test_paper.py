@@ -10,6 +10,7 @@ import pytest
 from helpers.figures import records
 from helpers.records import RETRIEVAL as TASK
 from helpers.records import make, tier_records
+from helpers.study import with_small_pydocs
 from huggingface_hub import ModelCard
 
 from qwen3nb.evaluation.run import EvaluationError
@@ -162,7 +163,10 @@ TASKS = "AuthorSTS,PyDocsSampleRetrieval"
 
 
 @pytest.mark.integration
-def test_one_command_evaluates_compares_and_writes_the_card(cli, home, encoder_folder, tmp_path):
+def test_one_command_evaluates_compares_and_writes_the_card(
+    cli, home, encoder_folder, tmp_path, monkeypatch
+):
+    with_small_pydocs(monkeypatch)
     out = tmp_path / "eval_results"
     call = ("report", "--model", encoder_folder, "--tasks", TASKS, "--out", out)
     done = cli(*call, "--baselines", "bm25,random,no/model")

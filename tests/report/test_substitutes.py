@@ -9,7 +9,15 @@ import nbformat
 import numpy as np
 import pytest
 import yaml
-from helpers.answers import EXAMPLES
+from helpers.answers import (
+    EXAMPLES,
+    chosen,
+    exchanged_layers,
+    finished_race,
+    forgotten,
+    query_worth,
+    seeds,
+)
 from helpers.records import RERANKING, RETRIEVAL, amend, benchmark_record, make, state, tier_records
 from huggingface_hub import ModelCard
 
@@ -37,6 +45,7 @@ from qwen3nb.answers.evaluation import (
     scores_table,
 )
 from qwen3nb.answers.explorer import explore
+from qwen3nb.answers.forecast import forecast_results
 from qwen3nb.answers.how_sure import how_sure
 from qwen3nb.answers.interference import Interference
 from qwen3nb.answers.landing import headline_lead
@@ -72,14 +81,15 @@ LINE = "other data than MTEB's"
 # Answers whose views are made below, and those that show no score of a task.
 WITH_SCORES = set(
     """
-    Ablation ApproximateSearch Candidates Comparison Evaluation Explorer HowSure Interference
-    Leaderboard OwnData Prompts Reproductions Reranking Trainings
+    Ablation ApproximateSearch Candidates Choosing Comparison Evaluation Explorer Forecast
+    Forgetting HowSure Interference InterferenceByPart Leaderboard OwnData Prompts QueryWorth
+    RaceAnswer Reproductions Reranking SeedComparison TrainingForecasts Trainings
     """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 WITHOUT_SCORES = set(
     """
-    Calibration Changes Checkpoints Checks ContaminationAnswer Data ExtractedModel NoExplorer
-    ParityAnswer PlannedComparison Precision ProbedVectors Speed Status
+    Calibration Changes Checkpoints Checks ContaminationAnswer Data ExtractedModel Migration
+    NoExplorer NoForgetting ParityAnswer PlannedComparison Precision ProbedVectors Speed Status
     """.split()  # noqa: SIM905
 )
 
@@ -185,6 +195,9 @@ def views(revision):
     sts = substituted(sts, revision)
     for record in sts:
         amend(record, "task", type="STS")
+    measured = [record for record in full if record.model.label == "a"][::2]
+    foreseen = forecast_results(measured)
+    raced = finished_race(DataUsed.of(measured))
     expected = substituted([make("e5-base-v2", task="STSBenchmark", metric="Spearman")], revision)
     stated = Published("bm25", RETRIEVAL, 0.5, 0.01, "mteb")
     published = [Reproduction(stated, own[0], 0.4)]
@@ -198,7 +211,28 @@ def views(revision):
     report = ModelReport(
         "m-checkpoint-1", "x", q.Results(results), (RETRIEVAL, RERANKING), "smoke", {}, {}
     )
+    choice = chosen(results)
+    worth = query_worth(results)
+    over_seeds = seeds(revision)
+    lost = forgotten(results)
+    layers = exchanged_layers(results)
     made = {
+        "choice.conclusion": choice.conclusion,
+        "choice.table": choice.table(),
+        "choice.figure": choice.figure(),
+        "over_seeds.conclusion": over_seeds.conclusion,
+        "over_seeds.table": over_seeds.table(),
+        "over_seeds.figure": over_seeds.figure(),
+        "forgetting.conclusion": lost.conclusion,
+        "forgetting.table": lost.table(),
+        "forgetting.queries_table": lost.queries_table(),
+        "forgetting.figure": lost.figure(),
+        "layers.conclusion": layers.conclusion,
+        "layers.table": layers.table(),
+        "layers.totals": layers.totals(),
+        "layers.figure": layers.figure(),
+        "query_worth.conclusion": worth.conclusion,
+        "query_worth.table": worth.table(),
         "own_data.conclusion": own_answer.conclusion,
         "own_data.table": own_answer.table(),
         "own_data.scores_table": own_answer.scores_table(),
@@ -225,6 +259,11 @@ def views(revision):
         "expected_table": expected_table(expected),
         "reproduction_table": Reproductions(tuple(published)).table(),
         "reproduction_conclusion": Reproductions(tuple(published)).conclusion,
+        "race_table": raced.table(),
+        "race_conclusion": raced.conclusion,
+        "forecast_table": foreseen.table(),
+        "forecast_conclusion": foreseen.conclusion,
+        "forecast_hints": foreseen.hints(),
         "ablation_table": ablated.combinations(),
         "effects_table": ablated.table(),
         "effects_figure": ablated.figure(),
@@ -240,6 +279,8 @@ def views(revision):
         "configuration_differences_table": joint.differences_table(),
         "gains_table": steps.table(),
         "training_conclusion": steps.conclusion,
+        "training_forecast_conclusion": steps.forecast().conclusion,
+        "training_forecast_table": steps.forecast().table(),
         "rerank_table": reranking(reranked).table(),
         "cases_table": cases_table([page]),
         "gain_figure": reranking(reranked).figure(),

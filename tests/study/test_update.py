@@ -172,7 +172,7 @@ def test_what_both_have_changed_is_kept_and_the_new_one_is_put_aside(study):
     assert plan_update(study).files == tuple(files.values())  # nothing is settled
 
 
-def test_what_to_write_instead_of_an_old_name_is_said(study):
+def test_what_to_write_instead_of_an_old_name_is_stated(study):
     source = "q.tables.power_table(models)\nprint(tier)"
     changed(study, lambda cells: cells.insert(3, cell("added", source)))
     (update,) = plan_update(

@@ -114,6 +114,21 @@ def test_encode_from_the_command_line(tmp_path, own_cache, encoder_folder, encod
     assert "0 distinct" in encode(*last, "--no-cache", model=encoder_folder).output
 
 
+def test_documents_are_encoded_from_the_formats_of_own_data(tmp_path, own_cache, encode):
+    texts = ["sort; a list", "two\nlines"]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    (tmp_path / "t.csv").write_text('id;text\n1;"sort; a list"\n2;"two\nlines"\n')
+    (tmp_path / "notes").mkdir()
+    for name, text in zip(("a.txt", "b.md"), texts, strict=True):
+        (tmp_path / "notes" / name).write_text(text)
+    assert encode().exit_code == 0
+    expected = np.load(tmp_path / "v.npy")
+    for source in ("t.csv", "notes"):
+        assert encode(source=source, output="w.npy").exit_code == 0
+        assert np.array_equal(np.load(tmp_path / "w.npy"), expected)
+    assert "--shards reads JSON lines" in encode("--shards", "2", source="t.csv").output
+
+
 REFUSED = [
     *(
         (b'{"text": "fine"}\n' + line + b'\n{"text": "fine"}\n', {}, f"t.jsonl:2: .*{message}")

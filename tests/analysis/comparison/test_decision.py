@@ -5,22 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import pytrec_eval
 from helpers.records import amend, make, state
 
-from qwen3nb.analysis.comparison.alignment import nothing_found
+from qwen3nb.analysis.comparison.alignment import nothing_found, without_result
 from qwen3nb.answers.candidates import compare_candidates
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.decision import Cost, cheapest, decide
 from qwen3nb.answers.doubts import (
     judged_share,
     saturation,
-    scores_if_relevant,
 )
 from qwen3nb.datasets.judgements import nothing_found_by
-from qwen3nb.evaluation.retrieval.custom import judgements_of
 from qwen3nb.metrics.aggregate import means
-from qwen3nb.metrics.retrieval import NOTHING_FOUND, score_run
+from qwen3nb.metrics.retrieval import METRICS, NOTHING_FOUND, score_run
 
 N = 40
 HARD = np.random.default_rng(5).uniform(0.2, 0.5, N)
@@ -166,6 +163,24 @@ def test_a_search_that_found_nothing_is_compared_on_no_page():
     assert "mine: empty found nothing for any query, so there is no verdict" in comparison.notes
 
 
+class Unread(dict):
+    """Rankings that must not be read."""
+
+    def __contains__(self, query):
+        raise AssertionError(f"the ranking of {query} was read")
+
+
+def test_scores_above_zero_tell_that_something_was_found():
+    """The rankings say the same, for any measure: without documents, no score is above 0."""
+    found = record("found", 0.1)
+    state(found, top=Unread(q0=["d"]))
+    assert without_result(found, "MRR@10") == ""
+    names = [f"{name}@10" if metric.has_depth else name for name, metric in METRICS.items()]
+    nothing = score_run({"q": {"d": 1, "e": 0}}, {"q": {}}, names)
+    assert len(nothing) == len(METRICS)
+    assert {name: value for name, value in dict(nothing).items() if value["q"] > 0} == {}
+
+
 def test_a_fusion_with_an_empty_half_gets_no_verdict():
     now, both = record("now", 0.0), record("both", 0.3)
     amend(both, "task", counts={nothing_found_by("bm25"): N})
@@ -185,40 +200,6 @@ def test_at_a_ceiling_of_every_metric_none_is_named():
     assert "No other metric tells the models apart" in decision_of(now, new).text
 
 
-QRELS = {"a": {"d1": 3, "d2": 0, "d9": 1}, "b": {"d4": 2}, "c": {"d5": 3}}
-RUN = {
-    "a": {"d0": 5.0, "d2": 4.0, "d1": 3.0, "x": 2.0},
-    "b": {"x": 2.0, "y": 1.0},
-    "c": {"d5": 1.0, "x": 0.5},
-}
-
-
-@pytest.mark.parametrize(
-    ("metric", "measure"),
-    [("MRR@10", "recip_rank"), ("nDCG@10", "ndcg_cut.10"), ("P@5", "P.5"), ("P@10", "P.10")],
-)
-def test_scores_if_all_were_relevant_are_those_of_pytrec_eval(metric, measure):
-    """Unjudged documents get the best grade of the query; no score is lowered by that."""
-    graded = metric == "nDCG@10"
-    raised, qrels = {}, {}
-    for query, grades in QRELS.items():
-        used = grades if graded else {name: int(grade >= 2) for name, grade in grades.items()}
-        unjudged = dict.fromkeys(RUN[query].keys() - used.keys(), max(used.values()))
-        qrels[query], raised[query] = used, used | unjudged
-    expected = {}
-    for judgements in (qrels, raised):
-        values = pytrec_eval.RelevanceEvaluator(judgements, {measure}).evaluate(RUN)
-        for query, value in values.items():
-            best = max(expected.get(query, 0.0), value[measure.replace(".", "_")])
-            expected[query] = best
-    result = make("m", score_run(qrels, RUN, [metric])[metric], metric=metric)
-    state(result, judgements=judgements_of(QRELS, RUN))
-    state(result, relevance_threshold=2)
-    assert scores_if_relevant(result, metric) == pytest.approx(expected)
-    if metric == "MRR@10":
-        assert expected == {"a": 1.0, "b": 1.0, "c": 1.0}
-
-
 def judged(result, first, *, relevant=(3,)):
     """The record with the grades of each query's first documents."""
     queries = result.per_query["MRR@10"]
@@ -235,9 +216,15 @@ def test_no_verdict_that_unjudged_documents_could_turn():
     report = compare_candidates([now, new], current="now")
     decision = report.decision
     assert (decision.title, decision.use) == ("No decision", "now")
-    assert decision.undecided == (
-        "new: it could turn by documents without a judgement that new found for 40 queries "
-        "(judge first a for q0, a for q1, a for q2 and 37 more)",
+    (why,) = decision.undecided
+    assert why.startswith(
+        "new: 80 of 240 results are unjudged, and their grades could turn it. At worst, MRR@10 "
+        "would differ by +0."
+    )
+    assert why.endswith(". Judge first a for q0, a for q1, a for q10 and 37 more")
+    assert decision.brief == (
+        "No decision. 80 of 240 results are unjudged, and their grades could turn every verdict: "
+        "`qwen3nb judge` asks for the grades that matter."
     )
     assert "Judged@10: 0.50 (new), 1.00 (now)" in decision.text
     assert "If what has no judgement is not relevant, new is worse: MRR@10 0." in decision.text

@@ -1,6 +1,10 @@
+import json
+import sys
+
 import mteb
 import numpy as np
 import pytest
+from mteb.mocks.mock_tasks import MockRetrievalTask
 
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
@@ -16,6 +20,15 @@ def test_nan_vectors_give_an_error_and_no_number(tmp_path, monkeypatch):
     with pytest.raises(EvaluationError, match="is not finite"):
         evaluate(model, tasks=[embedded_task("AuthorSTS")], output=tmp_path, show_progress=False)
     assert result_files(tmp_path) == []
+
+
+def test_a_search_by_words_needs_no_sentence_transformers(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)  # importing it is an error
+    task = MockRetrievalTask()
+    (record,) = evaluate("bm25", tasks=[task], output=tmp_path, show_progress=False)
+    (stored,) = (tmp_path / "mteb").rglob(f"{task.metadata.name}.json")
+    (scores,) = json.loads(stored.read_bytes())["scores"]["test"]
+    assert scores["main_score"] == record.task.mteb.value == pytest.approx(record.value)
 
 
 @pytest.fixture(scope="module")

@@ -244,18 +244,42 @@ def test_a_search_that_memory_cannot_hold_is_refused(encoder_folder, monkeypatch
 
 def test_a_stall_does_not_make_a_plan_of_hours(encoder, monkeypatch):
     """A text takes a millisecond, and the first of each length another hundred seconds."""
-    clock, seen = [0.0], set()
+    clock, cpu_clock, seen = [0.0], [0.0], set()
 
     def encode(_, texts, __):
         clock[0] += 0.001 * len(texts) + 100 * (len(texts[0]) not in seen)
+        cpu_clock[0] += 0.001 * len(texts)
         seen.add(len(texts[0]))
 
     monkeypatch.setattr(encoder, "_checked", encode)
     monkeypatch.setattr(speed, "_seconds_per_pair", lambda _: 0.0)
-    monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    clocks = {"perf_counter": lambda: clock[0], "process_time": lambda: cpu_clock[0]}
+    monkeypatch.setattr(speed, "time", SimpleNamespace(**clocks))
     measured = speed.measure_encoding(encoder)
     assert len(seen) == len(measured.seconds) == 3
     assert measured.seconds == pytest.approx([0.001] * 3)
+
+
+def test_a_busy_machine_is_planned_as_it_is(encoder, monkeypatch):
+    """A text takes 2 ms of two threads, which get a fifth of a core; a single text gets more."""
+    clock, cpu_clock = [0.0], [0.0]
+
+    def encode(_, texts, __):
+        cpu = 0.002 * len(texts)
+        cpu_clock[0] += cpu
+        clock[0] += cpu if len(texts) == 1 else 5 * cpu
+
+    monkeypatch.setattr(encoder, "_checked", encode)
+    monkeypatch.setattr(speed, "_seconds_per_pair", lambda _: 0.0)
+    clocks = {"perf_counter": lambda: clock[0], "process_time": lambda: cpu_clock[0]}
+    monkeypatch.setattr(speed, "time", SimpleNamespace(**clocks))
+    measured = speed.measure_encoding(encoder)
+    assert measured.seconds == pytest.approx([0.01] * 3)
+    quiet, busy = (
+        costs(choose_tasks(tasks=["SciFact"]), speeds=[replace(SPEED, slowdown=slowdown)])[0]
+        for slowdown in (1, 10)
+    )
+    assert busy.beside == pytest.approx(10 * quiet.beside)
 
 
 def test_bm25_is_planned_by_the_characters_of_a_corpus():

@@ -1,9 +1,11 @@
+import csv
 import json
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import pytrec_eval
 from click.testing import CliRunner
 from safetensors.numpy import save_file
 
@@ -17,7 +19,12 @@ from qwen3nb.datasets.judgements import nothing_found_by
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain, search_domain
 from qwen3nb.evaluation.run import EvaluationError
-from qwen3nb.metrics.retrieval import NOTHING_FOUND, RECORDED, UNJUDGED
+from qwen3nb.metrics.retrieval import (
+    NOTHING_FOUND,
+    OF_JUDGED_DOCUMENTS,
+    RECORDED,
+    UNJUDGED,
+)
 from qwen3nb.models.encoders.base import RandomEncoder
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
@@ -82,7 +89,7 @@ MALFORMED = [
     (query(catgory='"x"'), r"queries\[0\].catgory: unknown key; .*'category'"),
     (query(id=None), r"queries\[0\].id: is missing"),
     (query(id='"../x"'), r"queries\[0\].id: .*a name.*; got '\.\./x'"),
-    (query(relevance_grades="{ d = 4 }"), r".*grades.d: .*equal to 3; got 4"),
+    (query(relevance_grades="{ d = 4 }"), r".*grades.d: .*at most 3; got 4"),
     (query(relevance_grades=None), ".*'relevance_grades' or 'expected'"),
     (query(expected='["a", "a"]'), r".*expected: .*duplicates; got \['a', 'a'\]"),
     (query() + query(), "Duplicate id 'q1'"),
@@ -432,3 +439,101 @@ def test_the_command_says_what_it_uses_or_why_nothing_is_decided(
     assert not (home / "eval_results").exists()
     if "--check" in options:
         assert not (home / "results").exists()
+
+
+def graded_domain():
+    """Queries that all documents match, of which every third is judged, with grades 0 to 3."""
+    rows = [{"id": f"d{n}", "text": f"alpha {'beta ' * (n % 9)}gamma {n % 4}"} for n in range(150)]
+    query_rows = []
+    for number, text in enumerate(("alpha beta", "gamma beta", "beta 3")):
+        grades = {f"d{n}": (n + number) % 4 for n in range(number, 150, 3)}
+        query_rows.append({"id": f"q{number}", "query": text, "relevance_grades": grades})
+    return load_domain(query_rows, rows)
+
+
+@pytest.mark.parametrize("model", ["bm25", "random:16", "bm25+random:16"])
+def test_metrics_of_judged_documents_are_recorded_on_request_and_change_no_other(home, model):
+    domain = graded_domain()
+    before = evaluate_domain([model], domain, strict=True).results[0]
+    assert not set(before.metrics) & set(OF_JUDGED_DOCUMENTS)
+    run = evaluate_domain([model], domain, metrics=["bpref", "nDCG@3"], runs=True, strict=True)
+    (record,) = run.results
+    assert set(record.metrics) == {*RECORDED["own data"], *OF_JUDGED_DOCUMENTS, "nDCG@3"}
+    for metric in RECORDED["own data"]:
+        assert record.per_query[metric] == before.per_query[metric]
+    assert record.data.judgements == before.data.judgements
+    assert verify_files([record.path()]) == {}
+    (run_file,) = record.path().parent.glob("*.trec")
+    with run_file.open() as lines:
+        found = pytrec_eval.parse_run(lines)
+    evaluator = pytrec_eval.RelevanceEvaluator(domain.grades, {"bpref"}, relevance_level=2)
+    theirs = {query: value["bpref"] for query, value in evaluator.evaluate(found).items()}
+    assert dict(record.per_query["bpref"]) == pytest.approx(theirs)
+    assert 0 < record.metrics["bpref"].value < 1
+    again = evaluate_domain([model], domain, metrics=["condensed_MRR@10"], strict=True)
+    assert again.reused
+
+
+def test_metrics_of_judged_documents_need_one_that_is_not_relevant(data):
+    with pytest.raises(DataError, match=r"bpref compares .* no query has one. Grade some with 0"):
+        evaluate_domain(
+            ["random"], replace(load_domain(*data), grades={"c": {"d3": 3}}), metrics=["bpref"]
+        )
+
+
+def test_what_is_unjudged_is_stated_and_the_commands_judge_it(write, home, own_cache):
+    """One answer per query; the other document is the first of the one model or of the other."""
+    rows, lines = [], []
+    for number, word in enumerate(("apple", "pear", "plum", "fig", "lime", "kiwi", "date", "nut")):
+        rows += [
+            {"id": f"short{number}", "text": word},
+            {"id": f"long{number}", "text": f"{word} {word} and much else of another kind"},
+        ]
+        expected = f'expected = ["long{number}"]'
+        lines.append(f'[[queries]]\nid = "q{number}"\nquery = "{word}"\n{expected}\n')
+    documents = write("docs.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    queries = write("queries.toml", "".join(lines))
+    given = ("--documents", documents, "--model", "bm25", "--model", "tiny=random:16")
+    done = domain_command("--queries", queries, *given)
+    assert "what has no grade is unjudged" in done.output
+    assert "only relevant documents have grades" in done.output
+    assert re.search(r"No decision\. \d+ of \d+ results are unjudged, and", done.output)
+    command = f"--documents {documents} --model bm25 --model tiny=random:16"
+    assert f"qwen3nb judge --queries {queries} {command}" in done.output
+    assert f"qwen3nb domain --queries {queries} --judgements grades.jsonl {command}" in done.output
+    done = domain_command("--queries", queries, *given, "--complete", "--no-report")
+    assert "what has no grade is not relevant" in done.output
+    assert not {"unjudged", "judge"} & {*re.findall(r"\w+", done.output)}
+    grades = "".join(
+        json.dumps({"query": word, "document": f"short{number}", "grade": 0, "grader": "ann"})
+        + "\n"
+        for number, word in enumerate(("apple", "pear", "plum", "fig"))
+    )
+    file = write("grades.jsonl", grades)
+    done = domain_command("--queries", queries, "--judgements", file, *given, "--check")
+    assert "12 grades from 0 to 3" in done.output
+    assert "8 more grades of queries.toml" in done.output
+    assert "only relevant documents have grades" not in done.output
+
+
+def test_judge_asks_for_no_document_that_the_queries_have_graded(data, home, own_cache):
+    """Each model ranks ten of thirty documents; fractions are no grades of `judge`."""
+    text = '[[queries]]\nid = "a"\nquery = "alpha"\n'
+    grades = ", ".join(f"d{n} = {n % 3}" for n in range(1, 30))
+    queries = home / "q.toml"
+    queries.write_text(f"{text}relevance_grades = {{ {grades}, d30 = 0.5 }}\n")
+    given = ("judge", "--queries", queries, "--documents", data[1])
+    given += ("--model", "random", "--model", "random:16", "--sheet", home / "s.csv")
+    given += ("--grades", home / "grades.jsonl")
+    done = CliRunner().invoke(main, [*map(str, given)])
+    assert done.exit_code == 0, done.output
+    lines = [json.loads(line) for line in (home / "grades.jsonl").read_text().split("\n") if line]
+    graded = {line["document"]: line["grade"] for line in lines}
+    assert 10 <= len(graded) <= 20
+    assert graded == {name: int(name[1:]) % 3 for name in graded}
+    assert {line["grader"] for line in lines} == {"q.toml"}
+    assert f"{len(lines)} grades are known" in done.output
+    rows = list(csv.DictReader((home / "s.csv").read_text().splitlines()))
+    assert {row["document"] for row in rows} <= {"d30"}
+    again = CliRunner().invoke(main, [*map(str, given)])
+    assert "grades are known" not in again.output

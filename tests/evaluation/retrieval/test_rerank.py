@@ -19,7 +19,7 @@ from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import read_run, write_run
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.retrieval import rerank as module
+from qwen3nb.evaluation.retrieval import nano
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import dataset_rows, rerank, rerank_items
 from qwen3nb.evaluation.run import EvaluationError, EvaluationRun
@@ -222,6 +222,11 @@ def tiny_tier(monkeypatch, *names):
     module = "qwen3nb.evaluation.retrieval.rerank.TIERS"
     monkeypatch.setattr(module, {"fast": Tier("fast", "", names)})
     monkeypatch.setattr(Tier, "reranking", property(lambda tier: tier.tasks))
+
+
+def test_a_tier_without_data_sets_to_rerank_names_those_with_some():
+    with pytest.raises(ValueError, match="multilingual has no data sets .*: smoke, pydocs, fast"):
+        rerank(None, tier="multilingual", first="bm25")
 
 
 def test_a_tier_is_the_same_as_its_data_sets(reranker, beir, monkeypatch):
@@ -447,7 +452,7 @@ def test_the_tasks_of_a_group_are_loaded_one_by_one_and_know_how_many_they_are(m
         texts = {"q": "text 1"}
         return [TestCollection.from_texts(texts, documents, {"q": ["d1"]}, name=loaded[-1])]
 
-    monkeypatch.setattr(module, "find_collections", load)
+    monkeypatch.setattr(nano, "find_collections", load)
     first, second = islice(rerank_items("CQADupstackRetrieval", depth=2), 2)
     assert (
         [first.name, second.name]

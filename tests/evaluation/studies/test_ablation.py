@@ -110,7 +110,7 @@ def test_a_mean_is_named_by_the_checkpoints_that_there_are(make_checkpoint, tmp_
     assert [each.variant.weights for each in outcomes] == ["last", "mean of last 2"]
 
 
-def test_a_model_at_the_floor_is_said_to_be(tmp_path):
+def test_a_model_at_the_floor_is_stated_to_be(tmp_path):
     low = np.random.default_rng(0).uniform(0, 0.03, 60)
     text = "The model is at the floor: no setting averages 0.05 or more"
     assert text in str(Ablation({"T": effects(made(low, pooling=0.001))}, {}).conclusion)
@@ -142,6 +142,30 @@ def test_every_pair_that_differs_in_one_component_is_an_effect():
     answer = Ablation({"T": measured}, {}, kind="components")
     assert [row[0].text for row in answer.table().rows] == [e.factor for e in measured]
     assert "mixing: 1 (even)" in answer.figure().alt
+
+
+def test_trainings_of_several_seeds_are_compared_over_them():
+    outcomes = [
+        trained("base", 0.0, mixing="4", seed="0"),
+        trained("base-2", 0.01, mixing="4", seed="1"),
+        trained("even", 0.1, mixing="1", seed="0"),
+        trained("even-2", 0.14, mixing="1", seed="1"),
+        trained("tall", 0.2, mixing="9", seed="0"),  # one seed
+    ]
+    measured = component_effects(outcomes)
+    shown = {(e.factor, e.level, e.reference): e for e in measured}
+    assert list(shown) == [
+        ("mixing", "1 (2 seeds)", "4 (2 seeds)"),
+        ("mixing", "9 (tall)", "4 (2 seeds)"),
+        ("mixing", "9 (tall)", "1 (2 seeds)"),
+        ("seed", "1 (base-2)", "0 (base)"),
+        ("seed", "1 (even-2)", "0 (even)"),
+    ]
+    effect = shown["mixing", "1 (2 seeds)", "4 (2 seeds)"]
+    assert effect.estimate.difference == pytest.approx(0.115)
+    # Seeds of 0.10 and 0.14 make it uncertain, although all queries agree.
+    assert effect.p_value > 0.05
+    assert {e.estimate.family for e in measured} == {5}
 
 
 def test_a_component_that_one_training_lacks_is_a_difference():

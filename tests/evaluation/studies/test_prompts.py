@@ -207,10 +207,9 @@ def test_prompts_of_the_newest_content_and_of_every_seed_are_read(home):
 
 @pytest.mark.integration
 def test_a_set_is_evaluated_apart_and_encodes_passages_once(
-    encoder_folder, home, tmp_path, cli, monkeypatch
+    encoder_folder, home, tmp_path, cli, own_cache
 ):
     """And a page shows it, and ``verify`` verifies it; a second run evaluates nothing."""
-    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "own.toml"
     file.write_text(SET)
     given = {"tasks": f"{TASK},AuthorSTS", "prompts": str(file), "tier": "smoke", "limit": 20}

@@ -54,7 +54,7 @@ def test_the_recommendation_and_everything_behind_it():
     assert not {"top", "queries"} & value["models"]["new"]["settings"].keys()
 
 
-def test_what_is_taken_is_shown_to_be_better_and_where_it_is_worse_is_said():
+def test_what_is_taken_is_shown_to_be_better_and_where_it_is_worse_is_stated():
     """`wild` gains most in the mean, by a few queries; `solid` gains a little on every query."""
     now = own("now", 0.4)
     solid, wild = own("solid", 0.56, seed=1), own("wild", 0.4, seed=2)
