@@ -15,7 +15,11 @@ several passes; of random vectors with 384 dimensions. Ratios and ids are to the
 
 With ``--passages``: BM25 over synthetic passages in an Arrow file, 56 words on average as in MS
 MARCO, of a million words by Zipf's law; ours, ours with the index kept, bm25s as its documentation
-uses it, and rank_bm25 with a tenth of the queries, if it is installed. Ratios are to bm25s.
+uses it, that with numba, and rank_bm25 with a tenth of the queries, where these are installed.
+Ratios are to bm25s. There are two kinds of queries: short ones, of 6 words by the same law, most of
+them rare, so that most documents score 0; and long ones, of 30 of the hundred most frequent words.
+With ``--stop-words false``, no word is a stop word, and the most frequent ones stand in nearly all
+passages; in technical texts, some stand in half of them.
 """
 
 from __future__ import annotations
@@ -41,10 +45,14 @@ _BLOCK = 8192  # documents in the product alone, as in a search
 _ENCODED = ("held", "blocks", "file")
 _VOCABULARY = 1_000_000  # words
 _WORDS = {"passage": 56, "query": 6}  # on average
+_FREQUENT_WORDS = 100  # of which a long query has some
+_LONG_QUERY = 30  # words
 _SYLLABLES = [
     a + b for a in "bcdfghjklmnprstvwz" for b in ("a", "e", "i", "o", "an", "er", "ing", "es")
 ]
 _OURS, _KEPT, _PLAIN, _RANK = "qwen3nb", "qwen3nb, kept", "bm25s", "rank_bm25"
+_NUMBA = "bm25s, numba"
+_NEEDS = {_RANK: "rank_bm25", _NUMBA: "numba"}  # the library of a method that may be missing
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ class WordsTiming:
     """One implementation of BM25."""
 
     method: str
+    queries: str  # their kind, short or long
     index: float  # CPU seconds
     megabytes: float  # peak memory above that before, of indexing and searching
     query: float  # milliseconds per query
@@ -113,18 +122,19 @@ class SearchBench:
         return table(f"{self.title}; ratios to {to}", rows=rows, notes=notes)
 
     def _words(self) -> str:
-        plain = next(each for each in self.words if each.method == _PLAIN)
+        plain = {each.queries: each for each in self.words if each.method == _PLAIN}
         shown = (
-            "method: {method} | index CPU s: {index:.1f} | faster: {indexed:.1f}x | "
+            "queries: {queries} | method: {method} | "
+            "index CPU s: {index:.1f} | faster: {indexed:.1f}x | "
             "peak MB: {megabytes:.0f} | ms/query: {query:.2f} | faster : {searched:.1f}x | "
             "CPU ms: {query_cpu:.2f} | faster  : {searched_cpu:.1f}x | same scores: {same:.1%}"
         )
         rows = [
             {
                 **vars(each),
-                "indexed": plain.index / each.index,
-                "searched": plain.query / each.query,
-                "searched_cpu": plain.query_cpu / each.query_cpu,
+                "indexed": plain[each.queries].index / each.index,
+                "searched": plain[each.queries].query / each.query,
+                "searched_cpu": plain[each.queries].query_cpu / each.query_cpu,
             }
             for each in self.words
         ]
@@ -139,12 +149,13 @@ def bench_search(
     k: int = 100,
     corpora: tuple[int, ...] = (0,),
     passages: int = 0,
+    stop_words: bool = True,
 ) -> SearchBench:
     """Measure NumPy, torch, naive search and encoding to a file; or `_corpora`; or `_passages`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if passages:
-            return _passages(folder, passages, queries, k)
+            return _passages(folder, passages, queries, k, stop_words=stop_words)
         if any(corpora):
             _write(folder / "queries.npy", queries, _DIMENSION, seed=1)
             return _corpora(folder, corpora, f"{queries} queries, dimension {_DIMENSION}, k {k}", k)
@@ -302,45 +313,80 @@ def _texts(size: int) -> Iterator[str]:
     return (f"document {index} {'word ' * (index % 50)}" for index in range(size))
 
 
-def _passages(folder: Path, passages: int, queries: int, k: int) -> SearchBench:
+def _passages(
+    folder: Path, passages: int, queries: int, k: int, *, stop_words: bool
+) -> SearchBench:
     from datasets import Dataset, disable_progress_bars
 
     disable_progress_bars()
-    rows = {"count": passages, "words": _WORDS["passage"], "seed": 0}
+    rows = {"count": passages, "words": _WORDS["passage"], "seed": 0, "stop_words": stop_words}
     corpus = Dataset.from_generator(synthetic_rows, gen_kwargs=rows, cache_dir=str(folder / "hf"))
     corpus.save_to_disk(folder / "passages")
-    write_json(folder / "queries.json", list(synthetic_rows(queries, _WORDS["query"], 1)))
-    methods = [_OURS, _KEPT, _PLAIN, *([_RANK] if importlib.util.find_spec(_RANK) else [])]
+    short = synthetic_rows(queries, _WORDS["query"], 1, stop_words=stop_words)
+    long = frequent_rows(queries, 2, stop_words=stop_words)
+    write_json(folder / "queries.json", {"short": list(short), "long": list(long)})
+    methods = [_OURS, _KEPT, _PLAIN]
+    methods += [method for method, name in _NEEDS.items() if importlib.util.find_spec(name)]
     done = {method: in_child(prepare_words, method, str(folder), k) for method in methods}
-    expected = np.load(folder / f"{_PLAIN}.npy")
     timings = []
-    for method, child in done.items():
-        indexed, searched, count = child.output
-        same = (np.load(folder / f"{method}.npy") == expected[:count]).all(axis=1).mean()
-        timings.append(
-            WordsTiming(
-                method,
-                indexed["cpu"],
-                child.above / 1e6,
-                1000 * searched["seconds"] / count,
-                1000 * searched["cpu"] / count,
-                None if method == _RANK else float(same),
+    for kind in ("short", "long"):
+        expected = np.load(folder / f"{_PLAIN} {kind}.npy")
+        for method, child in done.items():
+            indexed, searched_by_kind, count = child.output
+            searched = searched_by_kind[kind]
+            found = np.load(folder / f"{method} {kind}.npy")
+            same = (found == expected[:count]).all(axis=1).mean()
+            timings.append(
+                WordsTiming(
+                    method,
+                    kind,
+                    indexed["cpu"],
+                    child.above / 1e6,
+                    1000 * searched["seconds"] / count,
+                    1000 * searched["cpu"] / count,
+                    None if method == _RANK else float(same),
+                )
             )
-        )
-    title = f"{passages:,} passages, {queries} queries, k {k}; ratios to bm25s"
+    title = f"{passages:,} passages, {queries} queries of each kind, k {k}; ratios to bm25s"
     return SearchBench(title, (), words=tuple(timings))
 
 
-def synthetic_rows(count: int, words: int, seed: int) -> Iterator[dict[str, str]]:
+def synthetic_rows(
+    count: int, words: int, seed: int, *, stop_words: bool = True
+) -> Iterator[dict[str, str]]:
     """Random texts; a word's frequency is inverse to its rank, and the first are stop words."""
-    from bm25s.stopwords import STOPWORDS_EN
-
-    vocabulary = [*STOPWORDS_EN, *map(_word, range(len(STOPWORDS_EN), _VOCABULARY))]
+    vocabulary = _vocabulary(_VOCABULARY, stop_words=stop_words)
     draw = np.random.default_rng(seed)
     for row in range(count):
         length = max(1, int(draw.gamma(6, words / 6)))
         ranks = (_VOCABULARY ** draw.random(length)).astype(int) - 1
         yield {"id": str(row), "text": " ".join([vocabulary[rank] for rank in ranks])}
+
+
+def frequent_rows(count: int, seed: int, *, stop_words: bool = True) -> Iterator[dict[str, str]]:
+    """Random texts of the most frequent words that are no stop words."""
+    number_of_stop_words = _number_of_stop_words(stop_words=stop_words)
+    vocabulary = _vocabulary(number_of_stop_words + _FREQUENT_WORDS, stop_words=stop_words)
+    frequent_words = vocabulary[number_of_stop_words:]
+    draw = np.random.default_rng(seed)
+    for row in range(count):
+        words = draw.choice(frequent_words, _LONG_QUERY, replace=False)
+        yield {"id": str(row), "text": " ".join(words)}
+
+
+def _vocabulary(size: int, *, stop_words: bool) -> list[str]:
+    """Words by rank: the stop words, if there are any, and then others."""
+    from bm25s.stopwords import STOPWORDS_EN
+
+    words = STOPWORDS_EN[: _number_of_stop_words(stop_words=stop_words)]
+    number = len(STOPWORDS_EN)  # of the first word that is none
+    return [*words, *map(_word, range(number, number + size - len(words)))]
+
+
+def _number_of_stop_words(*, stop_words: bool) -> int:
+    from bm25s.stopwords import STOPWORDS_EN
+
+    return len(STOPWORDS_EN) if stop_words else 0
 
 
 def _word(number: int) -> str:
@@ -354,18 +400,28 @@ def prepare_words(method: str, name: str, k: int) -> Callable[[], Any]:
 
     folder = Path(name)
     os.environ["QWEN3NB_CACHE"] = str(folder / "cache")
-    corpus, queries = load_from_disk(folder / "passages"), read_json(folder / "queries.json")
-    start = {_OURS: _ours, _KEPT: _ours, _PLAIN: _plain, _RANK: _rank_bm25}[method]
-    queries = queries[: max(1, len(queries) // 10)] if method == _RANK else queries
+    corpus, queries_by_kind = (
+        load_from_disk(folder / "passages"),
+        read_json(folder / "queries.json"),
+    )
+    start = {_OURS: _ours, _KEPT: _ours, _PLAIN: _plain, _NUMBA: _numba, _RANK: _rank_bm25}[method]
+    if method == _RANK:
+        queries_by_kind = {
+            kind: queries[: max(1, len(queries) // 10)] for kind, queries in queries_by_kind.items()
+        }
 
-    def run() -> tuple[dict[str, float], dict[str, float], int]:
+    def run() -> tuple[dict[str, float], dict[str, dict[str, float]], int]:
         search, indexed = timed(partial(start, corpus))
-        found, searched = timed(partial(search, queries, k))
-        scores = np.zeros((len(queries), k), dtype=np.float32)
-        for row, values in zip(scores, found, strict=True):
-            row[: len(values)] = -np.sort(-np.asarray(values, dtype=np.float32))
-        np.save(folder / f"{method}.npy", scores)
-        return vars(indexed), vars(searched), len(queries)
+        searched_by_kind = {}
+        for kind, queries in queries_by_kind.items():
+            search(queries[:1], k)  # warms up
+            found, searched = timed(partial(search, queries, k))
+            searched_by_kind[kind] = vars(searched)
+            scores = np.zeros((len(queries), k), dtype=np.float32)
+            for row, values in zip(scores, found, strict=True):
+                row[: len(values)] = -np.sort(-np.asarray(values, dtype=np.float32))
+            np.save(folder / f"{method} {kind}.npy", scores)
+        return vars(indexed), searched_by_kind, len(scores)
 
     return run
 
@@ -391,10 +447,14 @@ def _tokens(texts: list[str]) -> list[list[str]]:
     return bm25s.tokenize(texts, return_ids=False, **options)
 
 
-def _plain(corpus: Any) -> Callable[..., Any]:
+def _numba(corpus: Any) -> Callable[..., Any]:
+    return _plain(corpus, backend="numba")
+
+
+def _plain(corpus: Any, backend: str = "numpy") -> Callable[..., Any]:
     import bm25s
 
-    model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    model = bm25s.BM25(method="lucene", k1=1.5, b=0.75, backend=backend)
     model.index(_tokens(list(corpus["text"])), show_progress=False)
 
     def search(queries: list[dict[str, str]], k: int) -> Any:

@@ -19,9 +19,10 @@ Read what was measured, and ask. Each answer has ``.conclusion``, ``.table()``, 
     results = q.load_results()
     results.compare("encoder", "bm25")      results.leaderboard()   results.explore()
     results.candidates(current="bm25")      results.trainings()     results.interference()
-    results.prompts()                       results.reranking()
-    q.ann  q.ablation  q.contamination  q.data  q.diff  q.parity  q.probe  q.reproduce
-    q.sanity_check  q.speed  q.status  q.training_checkpoints  q.training_components
+    results.prompts()                       results.reranking()     results.query_worth(…)
+    results.migration("encoder", "bm25", queries=…, documents=…)
+    q.ann  q.ablation  q.contamination  q.data  q.diff  q.forecast  q.parity  q.probe
+    q.reproduce  q.sanity_check  q.speed  q.status  q.training_checkpoints  q.training_components
 
 Statistics are in ``q.stats``, folders in ``q.paths``. Everything is loaded on first use.
 """

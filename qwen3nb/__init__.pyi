@@ -10,6 +10,7 @@ from qwen3nb.answers.comparison import compare as compare
 from qwen3nb.answers.contamination import contamination as contamination
 from qwen3nb.answers.data import data as data
 from qwen3nb.answers.extraction import training_checkpoints as training_checkpoints
+from qwen3nb.answers.forecast import forecast as forecast
 from qwen3nb.answers.leaderboard import leaderboard as leaderboard
 from qwen3nb.answers.parity import parity as parity
 from qwen3nb.answers.probes import probe as probe
@@ -41,7 +42,6 @@ from qwen3nb.records.store import load_results as load_results
 from qwen3nb.records.store import verify as verify
 from qwen3nb.report.card import extract as extract
 from qwen3nb.report.evaluation.checked_run import check_and_evaluate as check_and_evaluate
-from qwen3nb.report.render.figure import Figure as Figure
 from qwen3nb.report.render.table import Conclusion as Conclusion
 from qwen3nb.report.render.table import Table as Table
 from qwen3nb.utils.code_version import __version__ as __version__

@@ -6,6 +6,7 @@ A line per name: the old one without ``q.``, and the code that does the same.
 from typing import Any, NoReturn
 
 NEW_OF_OLD = {
+    "Figure": "answer.figure()",
     "calibration": "q.stats.calibration()",
     "conclusions.Conclusion": "q.Conclusion(text)",
     "conclusions.ablation_conclusion": "q.ablation(training).conclusion",

@@ -16,6 +16,7 @@ the cache is the user's, and reading or writing results, models or pages raises 
                                 in book/guide/
 """
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,9 @@ __all__ = [
     "root",
     "runs",
 ]
+
+# Environment variable of an evaluation during a training: a checkpoint and its kept copy, as JSON.
+KEPT_COPY = "QWEN3NB_KEPT_COPY"
 
 
 class NoStudyError(FileNotFoundError):
@@ -92,11 +96,48 @@ def root() -> Path:
 
 
 def shown(path: Path) -> str:
-    """Return ``path`` as records store it: relative to the root if it is inside."""
+    """Return ``path`` as records store it: relative to the root if it is inside.
+
+    A kept copy of a checkpoint, see `kept_copy`, is shown as that checkpoint.
+    """
     resolved = Path(os.path.realpath(path))
+    checkpoint, copy = _checkpoint_and_copy()
+    if copy is not None and resolved.is_relative_to(copy):
+        resolved = checkpoint / resolved.relative_to(copy)
     if resolved.is_relative_to(root()):
         return str(resolved.relative_to(root()))
     return str(resolved)
+
+
+def kept_copy(folder: Path) -> Path | None:
+    """Return the copy of a checkpoint that a training keeps while it is evaluated, or None.
+
+    The trainer may delete the checkpoint meanwhile. Its records and pages name the checkpoint.
+    """
+    checkpoint, copy = _checkpoint_and_copy()
+    if copy is not None and Path(os.path.realpath(folder)) == checkpoint:
+        return copy
+    return None
+
+
+def _checkpoint_and_copy() -> tuple[Path, Path | None]:
+    """Return a checkpoint and its copy, which `KEPT_COPY` names; no copy if it is not set."""
+    value = os.environ.get(KEPT_COPY)
+    if not value:
+        return Path(), None
+    checkpoint, copy = json.loads(value)
+    return Path(checkpoint), Path(copy)
+
+
+def given_file(path: Path | str) -> Path:
+    """Return a file as it is named, or else the one of this name in the study.
+
+    A notebook runs in ``notebooks/``, and its parameters name files from the study's folder.
+    """
+    file = Path(path).expanduser()
+    if not file.exists() and (root() / file).exists():
+        return root() / file
+    return file
 
 
 def _folder(variable: str, default: str) -> Path:

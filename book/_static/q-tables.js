@@ -16,6 +16,7 @@
 
   // The number behind a cell: its sort key, else its text if numeric, else NaN.
   function value(cell) {
+    if (cell.classList.contains("q-published")) return NaN; // never among measured ones
     if (cell.dataset.sort !== undefined) return parseFloat(cell.dataset.sort);
     const text = words(cell);
     if (!NUMBER.test(text)) return NaN;
@@ -75,7 +76,7 @@
   }
 
   function addFilter(table, box) {
-    const rows = Array.from(table.tBodies[0].rows);
+    const rows = Array.from(table.querySelectorAll("tbody > tr"));
     const input = document.createElement("input");
     input.type = "search";
     input.className = "q-filter";

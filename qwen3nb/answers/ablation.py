@@ -218,7 +218,8 @@ def training_components(
 ) -> Ablation:
     """Compare the last checkpoints of trainings that differ in exactly one component.
 
-    Two seeds of one training are such a pair: their difference is what an effect must exceed.
+    Two seeds of one training are such a pair. Trainings with several seeds (``seed`` in the
+    settings of ``training.json``) are compared with others for new seeds and new queries.
 
     Args:
         folder: the trainings; empty for none.

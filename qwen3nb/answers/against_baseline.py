@@ -246,10 +246,11 @@ def _against(result: Result, choice: _BaselineChoice) -> AgainstBaseline:
         baseline = choice.on(task, metric)
     if baseline is None:
         return replace(score, why=_why_alone(result, metric))
-    if result.parts:
+    paired = choice.compared.between(result, baseline)
+    # Outside the tasks of a benchmark, parts are compared one by one.
+    if result.parts and paired is None:
         return replace(score, why="its subsets are paired one by one")
     score = replace(score, baseline=baseline.model.label, other=baseline.main.value)
-    paired = choice.compared.between(result, baseline)
     if paired is None:
         return replace(score, why="no query is shared")
     return replace(

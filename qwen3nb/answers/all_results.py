@@ -59,7 +59,9 @@ class Summary:
                 "missing": list(mean.missing),
             }
         fields = dict(vars(self))
-        del fields["data"]  # of which only the substitutes are listed
+        del fields["data"]  # of which only what is not plain is listed
+        if self.data.generated:
+            fields["generated"] = sorted(self.data.generated)
         return {**fields, "means": means, "substitutes": sorted(self.data.substitutes)}
 
 

@@ -24,6 +24,7 @@ from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.metrics.intervals import Interval
+from qwen3nb.metrics.retrieval import find_measure
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import newest
 from qwen3nb.records.store import latest
@@ -212,6 +213,17 @@ def _on_task(records: Sequence[Result], task: str) -> list[Result]:
     return [record for record in records if task in (record.task.dataset, _own_data(record))]
 
 
+def _how_to_measure(records: Sequence[Result], selection: _Selection) -> str:
+    """Say how the model in use gets metrics that its own data lack; empty if that is no cause."""
+    for record in records:
+        missing = selection.missing_metrics(record)
+        is_on_own_data = selection.is_current(record) and _own_data(record)
+        if is_on_own_data and all(find_measure(metric) for metric in missing):
+            options = " ".join(f"--metric '{metric}'" for metric in missing)
+            return f". Measure it: qwen3nb domain … {options}"
+    return ""
+
+
 def _model_in_use(records: Sequence[Result], selection: _Selection) -> Result:
     """Return the newest record of the model in use, on own data if a task is not named.
 
@@ -230,7 +242,8 @@ def _model_in_use(records: Sequence[Result], selection: _Selection) -> Result:
             wanted += f" with {' and '.join(selection.metrics)} per query"
         if selection.task:
             wanted += f" on {selection.task!r}"
-        raise ValueError(f"{wanted}; available: {available}")
+        advice = _how_to_measure(records, selection)
+        raise ValueError(f"{wanted}; available: {available}{advice}")
     # Own data come first, unless a task is named.
     on_own_data = [record for record in usable if _own_data(record)]
     if on_own_data and not selection.task:

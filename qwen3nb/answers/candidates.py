@@ -29,18 +29,32 @@ from qwen3nb.answers.candidate_rules import (
     Recommendation,
 )
 from qwen3nb.answers.comparison import Comparison, compare
-from qwen3nb.answers.decision import Decision, decide, evidence, model_costs
-from qwen3nb.answers.doubts import Doubts, Saturation, doubts_of, is_worse, judged_share
+from qwen3nb.answers.decision import Decision, decide, document_bytes, evidence, model_costs
+from qwen3nb.answers.doubts import Saturation, is_worse, judged_share, not_found_doubts
 from qwen3nb.answers.doubts import saturation as saturation_of
 from qwen3nb.answers.explored_task import query_text, top_documents
+from qwen3nb.answers.fusions import fitted_sentence, fusion_table
+from qwen3nb.answers.long_documents import long_documents_table
+from qwen3nb.answers.unjudged import ScoreRange, UnjudgedRange, score_range
+from qwen3nb.datasets.custom.generated import kinds_text
 from qwen3nb.metrics.retrieval import JUDGED, NOTHING_FOUND, PART_FOUND_NOTHING
-from qwen3nb.records.record import Environment, Result
+from qwen3nb.models.search.words import words_read
+from qwen3nb.records.data_used import counted_queries, generated_mark
+from qwen3nb.records.record import Environment, Result, short_revision
 from qwen3nb.report.render.differences import difference_cells, p_cell
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number
-from qwen3nb.utils.format import duration_text, escaped, json_text, number_text, p_value_text
+from qwen3nb.utils.format import (
+    duration_text,
+    escaped,
+    interval_text,
+    json_text,
+    number_text,
+    p_value_text,
+)
 from qwen3nb.utils.imports import DataFrame
 
+_VECTOR_BYTES = "vector bytes\nper document"
 _TOP_DOCUMENTS = 5  # documents listed per ranking
 _ALSO_TESTED = ("MRR@10", "nDCG@10")  # next to a task's main metric
 _FEW_QUERIES = (
@@ -106,12 +120,38 @@ class Candidates(Answer):
         return tuple(recommendations)
 
     @cached_property
-    def _doubts(self) -> Mapping[str, Doubts]:
-        """By candidate, why its verdict could turn: nothing found, and unjudged documents."""
+    def _not_found(self) -> Mapping[str, tuple[str, ...]]:
+        """By candidate, why its verdict rests on queries for which a model found nothing."""
         return {
-            difference.first: doubts_of(difference, self.comparison, self.records)
+            difference.first: not_found_doubts(difference, self.comparison, self.records)
             for difference in self.differences
         }
+
+    @cached_property
+    def unjudged_ranges(self) -> Mapping[str, UnjudgedRange]:
+        """By candidate, the range of its difference over the grades of unjudged documents.
+
+        Without the candidates whose documents, and those of the model in use, are all judged.
+        """
+        ranges = {}
+        for difference in self.differences:
+            found = self.comparison.unjudged(difference)
+            if found is not None:
+                ranges[difference.first] = found
+        return ranges
+
+    @cached_property
+    def _score_ranges(self) -> Mapping[str, ScoreRange]:
+        """By model, the range of its score over the grades of its unjudged documents.
+
+        Without the models whose documents are all judged.
+        """
+        ranges = {}
+        for model, record in self.records.items():
+            found = score_range(record, self._deciding_metric)
+            if found is not None:
+                ranges[model] = found
+        return ranges
 
     @cached_property
     def undecided(self) -> Mapping[str, str]:
@@ -119,15 +159,22 @@ class Candidates(Answer):
         reasons = {}
         for difference in self.differences:
             candidate = difference.first
-            doubts = self._doubts[candidate]
-            verdict = self.comparison.find_verdict(difference)
-            if doubts.nothing_found:
-                causes = " and ".join(doubts.nothing_found)
+            not_found = self._not_found[candidate]
+            if not_found:
+                causes = " and ".join(not_found)
                 reasons[candidate] = f"{causes}, on which the difference rests"
-            # A difference that shows nothing has no verdict to turn.
-            elif doubts.unjudged and verdict is not Verdict.NOT_SHOWN:
-                reasons[candidate] = f"it could turn by {' and '.join(doubts.unjudged)}"
+            elif candidate in self._turned_by_grades:
+                reasons[candidate] = self.unjudged_ranges[candidate].reason
         return reasons
+
+    @cached_property
+    def _turned_by_grades(self) -> tuple[str, ...]:
+        """The candidates without a verdict because of unjudged documents alone."""
+        return tuple(
+            candidate
+            for candidate, found in self.unjudged_ranges.items()
+            if found.turns and not self._not_found[candidate]
+        )
 
     @cached_property
     def saturation(self) -> Saturation | None:
@@ -145,12 +192,33 @@ class Candidates(Answer):
             doubts=self.undecided,
         )
         remarks = (
+            *self._generated_remarks(),
             *self._saturation_remarks(),
             *self._metric_remarks(decision),
             *self._nothing_found_remarks(),
             *self._judgement_remarks(),
+            *self._fusion_remarks(),
         )
-        return replace(decision, remarks=remarks)
+        current_record = self.records[self.current]
+        questions = ""
+        if current_record.task.is_generated:
+            questions = counted_queries(current_record, decision.best.n)
+        mark = generated_mark(current_record)
+        unjudged = ""
+        if decision.best.first in self._turned_by_grades:
+            unjudged = self.unjudged_ranges[decision.best.first].share_text
+        return replace(decision, remarks=remarks, questions=questions, mark=mark, unjudged=unjudged)
+
+    def _generated_remarks(self) -> Iterator[str]:
+        """Say how many queries were generated from the documents, and how."""
+        facts = self.records[self.current].data.generated
+        if facts is None:
+            return
+        count = self.records[self.current].main.n
+        yield (
+            f"{facts['queries']:,} of {count:,} queries were generated from the documents: "
+            f"{kinds_text(facts['kinds'])}. People may ask otherwise"
+        )
 
     def _saturation_remarks(self) -> list[str]:
         """Name a deciding metric at its end, and the next one to look at."""
@@ -222,12 +290,11 @@ class Candidates(Answer):
 
     def _judgement_remarks(self) -> Iterator[str]:
         """Say what the verdicts would be if no document without a judgement were relevant."""
-        could_turn = []
-        for difference in self.differences:
-            candidate = difference.first
-            # Of the two doubts, only the one by documents without a judgement.
-            if candidate in self.undecided and not self._doubts[candidate].nothing_found:
-                could_turn.append(difference)
+        could_turn = [
+            difference
+            for difference in self.differences
+            if difference.first in self._turned_by_grades
+        ]
         if not could_turn:
             return
         shares = []
@@ -245,6 +312,13 @@ class Candidates(Answer):
             "If that is so, evaluate with --complete, or write complete = true under [settings] of "
             "the queries"
         )
+        yield "If it is not known, judge more: qwen3nb judge asks for the grades that matter"
+
+    def _fusion_remarks(self) -> Iterator[str]:
+        """Name the weights of fusions that the grades have chosen, and the held-out score."""
+        for name, record in self.records.items():
+            if record.search.fitted is not None:
+                yield fitted_sentence(name, record)
 
     @property
     def headline(self) -> str:
@@ -262,7 +336,9 @@ class Candidates(Answer):
 
     def figure(self) -> Figure | None:
         """The scores by the deciding metric, with brackets that join models which tie."""
-        return replace(self.comparison, tasks=(self.deciding,), correlations=()).figure()
+        if not self.deciding.with_baseline:
+            return None
+        return self.comparison.figure_of(self.deciding)
 
     def to_frame(self) -> DataFrame:
         """The differences from the model in use as numbers, a row per metric and candidate."""
@@ -305,7 +381,7 @@ class Candidates(Answer):
         reasons = []
         for difference, recommendation in zip(self.differences, self.recommendations, strict=True):
             # A candidate that found nothing has no verdict, but fails a gate.
-            has_nothing_found = bool(self._doubts[difference.first].nothing_found)
+            has_nothing_found = bool(self._not_found[difference.first])
             if has_nothing_found or is_worse(difference, self.comparison):
                 reasons.append(f"{recommendation.model}: {recommendation.text}")
         newest_runs = {run.label: run for run in self.runs}  # a later run replaces an earlier one
@@ -386,13 +462,24 @@ class Candidates(Answer):
         tables = {
             "Recommendation": self._recommendations(),
             "Models": self.models_table(),
+            "Unjudged documents": self.unjudged_ranges_table(),
+            "Long documents": self.long_documents_table(),
             "Differences": self._differences(),
+            "Fusions": fusion_table(self.records),
             "By category": self.category_table(),
             "Queries that changed most": self.changes_table(),
             "Over time": self.trend_table(),
         }
         data = self.comparison.data_used()
-        return {title: replace(table, data=data) for title, table in tables.items() if table.rows}
+        return {
+            title: replace(table, data=data)
+            for title, table in tables.items()
+            if table is not None and table.rows
+        }
+
+    def long_documents_table(self) -> Table | None:
+        """What models did with documents longer than they take; None if all fit."""
+        return long_documents_table(self.records.values())
 
     def _recommendations(self) -> Table:
         # By candidate; None where all documents are judged, or it is unknown.
@@ -416,6 +503,11 @@ class Candidates(Answer):
             }
             if has_unjudged:
                 row["judged\nfirst ten"] = judged[difference.first]
+            if self.unjudged_ranges:
+                metrics = {found.metric for found in self.unjudged_ranges.values()}
+                # Of another metric, where that which decides has no range.
+                head = f"Δ by unjudged\n{' '.join(sorted(metrics))}"
+                row[head] = self._range_cell(difference.first)
             row["queries"] = difference.n
             rows.append(row)
         rule = candidate_rules.rule(self.comparison, self.deciding)
@@ -431,28 +523,94 @@ class Candidates(Answer):
             return None
         return f"{candidate_share:.2f}", f"against {current_share:.2f}"
 
+    def _range_cell(self, candidate: str) -> tuple[str, str] | None:
+        """The lowest and the highest difference of a candidate; None if all is judged."""
+        found = self.unjudged_ranges.get(candidate)
+        if found is None:
+            return None
+        low, _, high = found.text.partition(" ")
+        return low, high
+
+    def unjudged_ranges_table(self) -> Table:
+        """The ranges of scores and differences over grades of unjudged documents; may be empty."""
+        rows = []
+        for difference in self.differences:
+            found = self.unjudged_ranges.get(difference.first)
+            if found is None:
+                continue
+            rows.append(
+                {
+                    "candidate": difference.first,
+                    "unjudged": (f"{found.unjudged:,}", f"of {found.results:,}"),
+                    f"{found.metric}\n{self.current}": (
+                        self._score_range_text(difference.first, found.metric),
+                        f"against {self._score_range_text(self.current, found.metric)}",
+                    ),
+                    "Δ": found.text,
+                    "verdict": self._verdict_at_worst(difference, found),
+                }
+            )
+        note = (
+            "What a document without a judgement may do: it has any grade that the judgements use, "
+            "the same in both rankings. Scores and differences lie in these ranges. A verdict "
+            "that the worst grades would turn is not given."
+        )
+        return Table.of(rows, note=note)
+
+    def _verdict_at_worst(
+        self, difference: PairedDifference, found: UnjudgedRange
+    ) -> str | tuple[str, str]:
+        """Say whether a verdict holds with the grades that are worst for it."""
+        if found.worst is None:
+            return "nothing shown"
+        verdict = self.comparison.verdict(difference)
+        outcome = f"{verdict}: could turn" if found.turns else f"{verdict}: holds"
+        interval = interval_text(found.worst.interval)
+        return outcome, f"at worst {found.worst.difference:+.3f} {interval}"
+
+    def _score_range_text(self, model: str, metric: str) -> str:
+        found = self._score_ranges.get(model)
+        if found is None:  # all is judged
+            return number_text(self.records[model].metrics[metric].value)
+        return found.text
+
     def models_table(self) -> Table:
         """What each model is, with its prompts and its time."""
+        # Sparse ones, or one per token, whose size the dimensions do not say.
+        has_other_vectors = any(
+            record.search.bytes_per_document is not None for record in self.records.values()
+        )
         rows = []
         for name, record in self.records.items():
             prompts = record.model.settings.get("prompts") or {}
             prompt_texts = [f"{role}: {prompt!r}" for role, prompt in prompts.items()]
-            row = {
+            row: dict[str, object] = {
                 "model": name,
                 "loaded from": (record.model.spec, record.model.identity[:8]),
                 "dimensions": record.dimensions or None,
+                _VECTOR_BYTES: document_bytes(record) or None,
                 "judged\nfirst ten": number_text(judged_share(record)),
                 "prompts": ", ".join(prompt_texts) or "none",
                 "time": times_text(record),
             }
+            if not has_other_vectors:  # the dimensions say it
+                del row[_VECTOR_BYTES]
             rows.append(row)
         return Table.of(
             rows,
-            note="Judged: the share of the first ten documents that have a judgement; others count "
-            "as not relevant. Per query: the median time from a text to its vector, or with BM25 "
-            "to its ranking.",
+            note=f"{self._words_note()}Judged: the share of the first ten documents that have a "
+            "judgement; others count as not relevant. Per query: the median time from a text to "
+            "its vector, or with BM25 to its ranking.",
             kind="words",
         )
+
+    def _words_note(self) -> str:
+        """Say how BM25 read the texts; empty without BM25."""
+        words = {
+            words_read(record.model.settings, record.search.words)
+            for record in self.records.values()
+        }
+        return "".join(f"BM25 reads {text}. " for text in sorted(words - {""}))
 
     def _differences(self) -> Table:
         rows = []
@@ -547,7 +705,7 @@ class Candidates(Answer):
     def _run_row(self, run: TrendPoint) -> dict[str, object]:
         alpha = self.comparison.procedure.alpha
         finished = run.finished[:19]  # 2026-01-31T12:30:00, without fractions and time zone
-        versions = f"{run.identity[:8]}, data {run.revision[:8]}"
+        versions = f"{run.identity[:8]}, data {short_revision(run.revision)}"
         mean_head = f"{self._deciding_metric}\n95 % interval"
         # A pair is a cell with a second line.
         return {
@@ -567,7 +725,9 @@ class Candidates(Answer):
         facts = [f"{count:,} {noun}" for noun, count in record.task.size.items()]
         if record.data.dropped:
             facts.append(f"{len(record.data.dropped)} queries dropped")
-        facts.append(f"revision {record.task.revision[:8]}")
+        if record.data.relevance_threshold is not None:
+            facts.append(f"relevant from grade {record.data.relevance_threshold:g}")
+        facts.append(f"revision {record.task.short_revision}")
         data = f"{self.task}: {', '.join(facts)}"
         finished = max(record.finished for record in self.records.values())
         parts = [
@@ -603,6 +763,7 @@ class Candidates(Answer):
             "recommendations": [asdict(advice) for advice in self.recommendations],
             "breakdowns": [asdict(breakdown) for breakdown in self.breakdowns],
             "changes": [asdict(change) for change in self.changes],
+            "unjudged": [self._range_as_dict(pair) for pair in self.differences],
             "rule": candidate_rules.rule(self.comparison, self.deciding),
             "notes": list(self.comparison.notes),
         }
@@ -611,6 +772,7 @@ class Candidates(Answer):
                 "schema": "qwen3nb.comparison/1",
                 "task": self.task,
                 "headline": self.headline,
+                "generated": current.data.generated,
                 "decision": decision,
                 "decides": self._deciding_metric,
                 "alpha": procedure.alpha,
@@ -626,6 +788,18 @@ class Candidates(Answer):
                 "models": {name: _model(record) for name, record in self.records.items()},
             }
         )
+
+    def _range_as_dict(self, difference: PairedDifference) -> dict[str, object]:
+        """Return the range of a difference under the keys of the JSON schema."""
+        found = self.unjudged_ranges.get(difference.first)
+        if found is None:
+            return {"model": difference.first, "unjudged": 0}
+        ranges = {}
+        for model in (difference.first, self.current):
+            scores = self._score_ranges.get(model)
+            if scores is not None:
+                ranges[model] = [scores.lowest, scores.highest]
+        return {"model": difference.first, **asdict(found), "scores": ranges}
 
     def _as_dict(self, difference: PairedDifference) -> dict[str, object]:
         """Return a difference under the keys of the JSON schema."""

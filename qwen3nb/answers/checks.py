@@ -8,7 +8,8 @@ from qwen3nb.answers.answer import Answer
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
 from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.table import Cell, Conclusion, Table, first_names, plural
+from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
+from qwen3nb.utils.format import first_names
 from qwen3nb.utils.imports import DataFrame
 
 _NOT_PASSED = ("FAILED", "WARNING")

@@ -10,14 +10,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from qwen3nb.analysis.comparison import alignment
 from qwen3nb.analysis.comparison.alignment import Names, Note, in_words, is_floor, system_name
 from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
-from qwen3nb.analysis.comparison.brackets import Ties, ties_of_differences
+from qwen3nb.analysis.comparison.brackets import Ties, find_ties
 from qwen3nb.analysis.comparison.differences import (
     TEST,
     PairedDifference,
@@ -37,9 +37,10 @@ from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.compared.scores import TaskScores, ranked_figure
-from qwen3nb.answers.compared.words import comparison_sentences
+from qwen3nb.answers.compared.words import Turned, comparison_sentences, turned_pairs
+from qwen3nb.answers.unjudged import UnjudgedRange, unjudged_range
 from qwen3nb.metrics.intervals import Array, correlation_influence, interval_words
-from qwen3nb.metrics.query_scores import QueryScores, sorted_rows
+from qwen3nb.metrics.query_scores import QueryScores, rows_of_parts
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
@@ -264,6 +265,27 @@ class Comparison(Answer):
         """Whether rare queries that were not sampled could turn the sign of a difference."""
         return paired_tests.unseen_outlier_could_turn(self._units(difference))
 
+    def unjudged(self, difference: PairedDifference) -> UnjudgedRange | None:
+        """The range of a difference over the grades of unjudged documents; None if all is judged.
+
+        Only records on own data say what is judged.
+        """
+        if difference not in self._ranges:
+            self._ranges[difference] = unjudged_range(difference, self)
+        return self._ranges[difference]
+
+    def turned_by_grades(self, difference: PairedDifference) -> UnjudgedRange | None:
+        """The range of a difference if grades of unjudged documents could turn its verdict."""
+        found = self.unjudged(difference)
+        if found is None or not found.turns:
+            return None
+        return found
+
+    @cached_property
+    def _ranges(self) -> dict[PairedDifference, UnjudgedRange | None]:
+        """The ranges of differences that were computed."""
+        return {}
+
     def _units(self, difference: PairedDifference) -> Array:
         """Differences on the sampling units (G,): queries, or clusters of them."""
         matrix = self.matrix(difference)
@@ -390,10 +412,24 @@ class Comparison(Answer):
         others = []
         if not self.means:
             others = [task for task in self.every_task if task.with_baseline and task is not first]
-        sentences = comparison_sentences(first, others, unit=self._unit(first.task))
+        sentences = comparison_sentences(
+            first, others, unit=self._unit(first.task), turned=self._all_turned(first, others)
+        )
         sentences.append(plan_words(self))
         text = " ".join(sentence for sentence in sentences if sentence)
         return Conclusion(text, data=self.data_used())
+
+    def _all_turned(self, first: TaskComparison, others: Sequence[TaskComparison]) -> Turned:
+        """The shown differences from baselines that grades of unjudged documents could turn."""
+        turned = []
+        for compared in (first, *others):
+            for difference in compared.with_baseline:
+                if not difference.significant(self.procedure.alpha):
+                    continue
+                found = self.turned_by_grades(difference)
+                if found is not None:
+                    turned.append((difference, found))
+        return turned_pairs(turned)
 
     @property
     def _first_column(self) -> TaskComparison | None:
@@ -416,10 +452,28 @@ class Comparison(Answer):
 
     def _ties(self, compared: TaskComparison | None) -> Ties:
         if compared is None:
-            return ties_of_differences([], [])
-        means = {name: float(column.scores.mean()) for name, column in compared.columns.items()}
+            return find_ties([], [])
+        means = {name: compared.mean_of(name) for name in compared.columns}
         names = sorted(means, key=lambda name: (-means[name], name))
-        return ties_of_differences(names, compared.among(names), alpha=self.procedure.alpha)
+        return self.ties_of(names, compared.among(names))
+
+    def ties_of(self, names: Sequence[str], differences: Iterable[PairedDifference]) -> Ties:
+        """Return ranks and brackets of models, the best first, from the differences between them.
+
+        Models that only grades of unjudged documents could tell apart are not told apart.
+        """
+        tied_pairs = {
+            frozenset({difference.first, difference.second})
+            for difference in differences
+            if not self.is_shown(difference)
+        }
+        return find_ties(names, tied_pairs)
+
+    def is_shown(self, difference: PairedDifference) -> bool:
+        """Whether a difference is significant, whatever grades unjudged documents have."""
+        if not difference.significant(self.procedure.alpha):
+            return False
+        return self.turned_by_grades(difference) is None
 
     def _task_scores(self, compared: TaskComparison) -> TaskScores:
         """The scores of all models on a task or mean, by the metric of the comparison."""
@@ -582,7 +636,7 @@ class Comparison(Answer):
         compared = self.on(task)
         if compared is None or len(compared.columns) < 2:
             return self.differences_table(task=task)
-        means = {name: column.scores.mean() for name, column in compared.columns.items()}
+        means = {name: compared.mean_of(name) for name in compared.columns}
         names = sorted(means, key=lambda name: -means[name])
         # The first table is shown until a reader chooses another baseline.
         if compared.baseline in names:
@@ -620,6 +674,7 @@ class Comparison(Answer):
             f"p < {self.procedure.alpha:g} and the interval excludes 0."
         )
         method += _clusters_sentence(columns)
+        method += _parts_sentence(columns)
         if tasks:
             method += self.mean_note(tasks[0])
         return method + not_paired
@@ -687,12 +742,16 @@ class Comparison(Answer):
         first = self._first_column
         if first is None:
             return None
-        left_out = not_shown(len(first.columns) - MOST_MODELS)
+        return self.figure_of(first)
+
+    def figure_of(self, compared: TaskComparison) -> Figure:
+        """The scores on one task or mean, with brackets that join models which tie."""
+        left_out = not_shown(len(compared.columns) - MOST_MODELS)
         return ranked_figure(
-            self._task_scores(first),
+            self._task_scores(compared),
             most=MOST_MODELS,
             left_out=left_out,
-            data=self.data_used(first.task),
+            data=self.data_used(compared.task),
         )
 
     def differences_figure(self) -> Figure | None:
@@ -809,6 +868,16 @@ def _clusters_sentence(comparisons: Sequence[TaskComparison]) -> str:
     return f" Queries of a cluster are treated as dependent: {text}."
 
 
+def _parts_sentence(comparisons: Sequence[TaskComparison]) -> str:
+    """Say how a task in parts is paired; empty without any."""
+    if not any(compared.has_parts for compared in comparisons):
+        return ""
+    return (
+        " A task in parts, such as languages, counts with the mean over its parts. A query of "
+        "several parts counts once, as a cluster."
+    )
+
+
 def _skewness_condition(comparisons: Sequence[TaskComparison]) -> str:
     """Say what the correction presumes, where few queries may hide that it does not hold."""
     corrected = [compared for compared in comparisons if compared.family > 1]
@@ -881,7 +950,9 @@ def compare(
     on_tasks = [record for record in everything if record.task.key in keys]
     newest, replaced = alignment.newest_records(on_tasks)
     newest.sort(key=lambda record: keys.index(record.task.key))
-    compared = alignment.by_part(newest)
+    # The parts of a task are compared one by one, but count as one of a benchmark's tasks.
+    is_benchmark = bool(tier) and not tasks and bool(TIERS[tier].benchmarks)
+    compared = newest if is_benchmark else alignment.by_part(newest)
     metrics = [metric] if isinstance(metric, str) else list(metric)
     _check_metrics(compared, metrics)
     names = alignment.system_names(on_tasks)
@@ -902,7 +973,7 @@ def compare(
     means: tuple[MeanComparison, ...] = ()
     if tier and not tasks and not any(metrics):
         means = mean_comparisons(
-            compared, tier, baselines=baselines, names=names, procedure=procedure
+            newest, tier, baselines=baselines, names=names, procedure=procedure
         )
     return Comparison(
         baseline=baselines[0] if baselines else "",
@@ -1050,7 +1121,7 @@ class _TaskRecords:
         clusters: Mapping[str, str] = {}
         if self.procedure.clusters:
             same_data = [record for record in records if str(record.task.revision) == revision]
-            clusters = alignment.newest_clusters(same_data)
+            clusters = alignment.clusters_across_parts(same_data)
         return TaskComparison(
             task=task,
             metric=metric,
@@ -1059,6 +1130,7 @@ class _TaskRecords:
             procedure=self.procedure,
             left_out=tuple(left_out),
             clusters=clusters,
+            part_of=alignment.parts_of_queries(records),
         )
 
     def _baseline_notes(self, task: str, baseline: str) -> list[str]:
@@ -1090,28 +1162,25 @@ def _with_scores_per_pair(result: Result) -> Result:
     if not _is_correlation(result):
         return result
     scores = result.scores
-    rows = _rows_with_grades(scores)
-    cosines = scores.array("cosine")[rows]
-    grades = scores.array("gold")[rows]
-    # Few pairs have no interval, and the correlation with a constant is undefined.
-    are_too_few = len(rows) < _FEWEST_PAIRS
-    if are_too_few or _is_constant(cosines) or _is_constant(grades):
-        return replace(result, per_query={})
     metric = result.task.main_metric
     kind = "pearson" if metric.lower() == "pearson" else "spearman"
-    correlation, influence = correlation_influence(cosines, grades, how=kind)
+    is_scored = ~np.isnan(scores.array("cosine")) & ~np.isnan(scores.array("gold"))
     score_per_pair = np.full(len(scores.queries), np.nan)
-    # The influence is centred, so that the scores average to the correlation.
-    score_per_pair[rows] = correlation + influence - influence.mean()
+    # Each part of a task has a correlation of its own; all pairs are of one part without parts.
+    prefixes = [part.prefix for part in result.parts] or [""]
+    for rows_of_part in rows_of_parts(scores.queries, prefixes).values():
+        rows = rows_of_part[is_scored[rows_of_part]]
+        cosines = scores.array("cosine")[rows]
+        grades = scores.array("gold")[rows]
+        # Few pairs have no interval, and the correlation with a constant is undefined.
+        are_too_few = len(rows) < _FEWEST_PAIRS
+        if are_too_few or _is_constant(cosines) or _is_constant(grades):
+            return replace(result, per_query={})
+        correlation, influence = correlation_influence(cosines, grades, how=kind)
+        # The influence is centred, so that the scores average to the correlation.
+        score_per_pair[rows] = correlation + influence - influence.mean()
     per_query = QueryScores(scores.queries, {metric: score_per_pair}, ids=scores.ids)
     return replace(result, per_query=per_query)
-
-
-def _rows_with_grades(scores: QueryScores) -> npt.NDArray[np.intp]:
-    """Return the rows of the pairs of texts with a cosine and a grade, sorted by id."""
-    is_scored = ~np.isnan(scores.array("cosine")) & ~np.isnan(scores.array("gold"))
-    rows = sorted_rows(scores.queries)
-    return rows[is_scored[rows]]
 
 
 def _is_constant(values: Array) -> bool:

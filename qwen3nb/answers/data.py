@@ -102,10 +102,12 @@ class Data(Answer):
 
     def _rows(self) -> list[dict[str, str]]:
         """Return name, type, description and data of each task."""
+        from qwen3nb.evaluation.mteb.select import whole_or_nano_name
+
         rows = []
         for task in self.tasks:
             row = {
-                "task": task.metadata.name,
+                "task": whole_or_nano_name(task),
                 "type": task.metadata.type,
                 "description": task.metadata.description,
                 "data": data_revision(task)[:12],

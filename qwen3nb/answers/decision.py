@@ -3,7 +3,7 @@
 A candidate is taken if it is shown to be better than the model in use by more than the margin, and
 nothing that was not found, and no document without a judgement, could turn that. Among the
 candidates that cannot be told apart from the best of them, the cheapest is taken: by seconds per
-query, then by bytes per vector. Without one, the model in use stays, which so wins every tie.
+query, then by bytes per document. Without one, the model in use stays, which so wins every tie.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison
 from qwen3nb.answers.comparison import Comparison
+from qwen3nb.answers.unjudged import ADVICE
 from qwen3nb.records.record import Result
 from qwen3nb.utils.format import duration_text, interval_text, p_value_text
 
@@ -24,7 +25,7 @@ class Cost:
     """What a model costs; None for what was not measured."""
 
     seconds: float | None = None  # median per query, one at a time
-    size: int | None = None  # bytes per vector; 0 without vectors
+    size: int | None = None  # bytes of the vectors of a document; 0 without vectors
 
     @property
     def text(self) -> str:
@@ -33,7 +34,7 @@ class Cost:
         if self.seconds is not None:
             parts.append(f"{duration_text(self.seconds)} per query")
         if self.size is not None:
-            parts.append(f"{self.size:,} bytes per vector" if self.size else "no vectors")
+            parts.append(f"{self.size:,} bytes per document" if self.size else "no vectors")
         return ", ".join(parts) or "not measured"
 
 
@@ -52,10 +53,18 @@ class Decision:
     by_cost: bool = False  # whether costs decided between them, or the largest mean
     undecided: tuple[str, ...] = ()  # candidates without a verdict, each with the reason
     remarks: tuple[str, ...] = ()  # what limits the verdict: other metrics, judgements, a ceiling
+    # What its queries are, with their number; empty for plain ones: ``30 generated queries``.
+    questions: str = ""
+    mark: str = ""  # the same after the title, such as ``on generated queries``
+    unjudged: str = ""  # how much is unjudged, if that could turn every verdict
 
     @property
     def title(self) -> str:
-        """``Keep X``, ``Take Y instead of X``, or ``No decision``."""
+        """``Keep X``, ``Take Y instead of X``, or ``No decision``, marked on generated queries."""
+        return f"{self._plain_title} {self.mark}".strip()
+
+    @property
+    def _plain_title(self) -> str:
         if self.use != self.current:
             return f"Take {self.use} instead of {self.current}"
         if self.outcome == NO_VERDICT:
@@ -69,6 +78,8 @@ class Decision:
 
     def _brief_evidence(self) -> str:
         """Say in a sentence what the decision rests on."""
+        if self.outcome == NO_VERDICT and self.unjudged:
+            return f"{self.unjudged}, and their grades could turn every verdict: {ADVICE}."
         if self.outcome == NO_VERDICT:
             return (
                 "Documents that nobody has judged, or found, could turn the verdict on every "
@@ -77,7 +88,7 @@ class Decision:
         candidate_mean, current_mean = self.best.means
         scores = (
             f"{self.best.first} has {self.best.metric} {candidate_mean:.3f}, {self.current} "
-            f"{current_mean:.3f}, over {self.best.n} queries"
+            f"{current_mean:.3f}, over {self.questions or f'{self.best.n} queries'}"
         )
         if self.use == self.current:
             return f"No candidate is shown to be better by more than the margin: {scores}."
@@ -163,13 +174,16 @@ def model_costs(records: Mapping[str, Result]) -> dict[str, Cost]:
         # Times of different machines cannot be compared.
         if len(machines) == 1:
             seconds = record.search.seconds_per_query
-        costs[model] = Cost(seconds, _vector_size(record))
+        costs[model] = Cost(seconds, document_bytes(record))
     return costs
 
 
-def _vector_size(record: Result) -> int | None:
+def document_bytes(record: Result) -> int | None:
+    """Return the bytes of the vectors of a document; 0 without vectors, None if unknown."""
     if record.dimensions:
         return record.dimensions * _FLOAT
+    if record.search.bytes_per_document is not None:
+        return round(record.search.bytes_per_document)
     without_vectors = record.model.settings.get("model", {}).get("kind") == "bm25"
     return 0 if without_vectors else None
 

@@ -8,18 +8,22 @@ from typing import Any
 
 from qwen3nb.analysis.comparison.benchmark_means import MEAN
 from qwen3nb.analysis.comparison.differences import ALPHA, TEST, skewness_condition
+from qwen3nb.analysis.forecasting.published import published_benchmarks
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.answers.against_baseline import NO_REFERENCE, AgainstBaseline, against_baseline
 from qwen3nb.answers.all_results import Summary, summarise
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.checks import Checks, sanity_check
+from qwen3nb.answers.forecast import Forecast, forecast_results
 from qwen3nb.answers.one_model import (
     model_and_run_table,
     parts_table,
     per_query_figure,
+    small_sets_table,
     suite_table,
 )
 from qwen3nb.answers.one_query import query_table
+from qwen3nb.answers.preview import forecasts
 from qwen3nb.answers.run_trace import RunTrace
 from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
@@ -41,7 +45,7 @@ from qwen3nb.report.render.table import (
     short_task,
 )
 from qwen3nb.utils.book_settings import book_settings
-from qwen3nb.utils.format import interval_text, number_text, p_value_text
+from qwen3nb.utils.format import first_names, interval_text, number_text, p_value_text
 from qwen3nb.utils.imports import DataFrame
 
 _MOST_NAMES = 3  # tasks that a sentence names
@@ -59,6 +63,7 @@ class Evaluation(Answer):
     baseline: str  # label of the model to compare with; empty for a reference model
     tier: str  # tier whose mean is shown; empty if only a part of it was requested
     caution: str  # warning if the model was used without its authors' prompts
+    forecast_benchmarks: tuple[str, ...] = ()  # benchmarks to forecast from these tasks
 
     @property
     def results(self) -> Results:
@@ -114,19 +119,31 @@ class Evaluation(Answer):
         """A row per task: the main score, that of the baseline, and which one is better."""
         return scores_table(self.scores, results=self.results, skipped=self.evaluation.skipped)
 
+    def _hints(self, benchmark: str) -> Table | None:
+        """Scores far from what the model's others suggest; None if there is none."""
+        answer = forecast_results(self.results, benchmark=benchmark)
+        if answer is None or not answer.is_usual or not answer.implausible:
+            return None
+        return answer.hints()
+
     def intervals_table(self) -> Table | Sections:
         """A row per task: the score and its difference from the baseline, tested."""
         return intervals_table(self.scores)
 
     def details(self) -> Sections:
         """What stands behind the scores, folded on a page: intervals, tests, checks, the run."""
-        views = {
+        views: dict[str, Table | Sections | Figure | None] = {
             "Intervals and tests": self.intervals_table(),
             "Differences from the baseline": baseline_figure(self.scores),
             "By language and subset": self.parts_table(),
+            "Small sets": small_sets_table(self.results),
             "Every check": self.checks().table(),
             "Model, settings, software and the command": self.model_and_run_table(),
         }
+        for forecast in self.forecasts:
+            views[f"Forecast of {forecast.benchmark.name}"] = forecast.table()
+        for benchmark in published_benchmarks():
+            views[f"Scores to look at, by {benchmark}"] = self._hints(benchmark)
         shown = tuple((title, view) for title, view in views.items() if view is not None)
         return Sections(shown, folded=True)
 
@@ -137,6 +154,15 @@ class Evaluation(Answer):
     def to_frame(self) -> DataFrame:
         """The scores by every metric, a row each."""
         return self.results.to_frame(all_metrics=True)
+
+    @cached_property
+    def forecasts(self) -> list[Forecast]:
+        """What the means of the benchmarks will be, in a preview; else nothing."""
+        return forecasts(self.results, self.forecast_benchmarks)
+
+    def forecast_conclusions(self) -> list[Conclusion]:
+        """The mean that each benchmark will have, in a preview; else nothing."""
+        return [forecast.conclusion for forecast in self.forecasts]
 
     def failures_table(self) -> Table | None:
         """The tasks that failed and why; None if none did."""
@@ -183,7 +209,7 @@ def scores_table(
     folded table per type, after the means. Skipped tasks are listed below, with the reason.
     """
     files = {result.task.key: record_link(result) for result in results}
-    about = _skipped_text(skipped)
+    about = f"{_small_sets_text(results)} {_skipped_text(skipped)}".strip()
     if len(scores) <= MANY:
         return _table_of_scores(scores, files, about=about)
     tables = []
@@ -234,6 +260,15 @@ def failures_table(failures: Mapping[str, str]) -> Table:
         name="failures",
         caption="Runs that failed, and why.",
     )
+
+
+def _small_sets_text(results: Sequence[Result]) -> str:
+    """Name the tasks of which a part was evaluated, cut by a rule."""
+    names = [short_task(result.task.key) for result in results if result.data.nano]
+    if not names:
+        return ""
+    listed = first_names(names, most=_MOST_NAMES)
+    return f"Small sets, cut from whole ones: {listed}. Their scores are not those of the whole."
 
 
 def _skipped_text(skipped: Mapping[str, str] | None) -> str:

@@ -54,12 +54,12 @@ class GradedRankings:
     """Grades of the first documents of every model, for binary measures at any threshold."""
 
     measures: tuple[Measure, ...]  # that can be computed from these documents
-    threshold: int  # lowest grade that is relevant in the records
+    threshold: float  # lowest grade that is relevant in the records
     highest: int  # highest grade of any document
     # by model, a ranking per query
     rankings: Mapping[str, tuple[JudgedRanking, ...]]
 
-    def scores(self, model: str, measure: str, threshold: int) -> Array:
+    def scores(self, model: str, measure: str, threshold: float) -> Array:
         """Return a model's score per query; NaN for a query without a relevant document.
 
         With the threshold of the records, such a query scores 0, as it does there.
@@ -132,11 +132,11 @@ class ExploredTask:
             return ()
         return tuple(languages_of_part.get(part_of(query), OTHER) for query in self.matrix.queries)
 
-    def grades(self, query: str) -> Mapping[str, int]:
+    def grades(self, query: str) -> Mapping[str, float]:
         """Return the known grades of a query's documents, by id."""
         if self.texts is not None:
             return self.texts.grades(query)
-        grades: dict[str, int] = {}
+        grades: dict[str, float] = {}
         for record in self.records.values():
             judgements = (record.data.judgements or {}).get(query)
             if judgements is None:
@@ -146,7 +146,7 @@ class ExploredTask:
             grades |= {name: grade for name, grade in graded if grade != UNJUDGED}
         return grades
 
-    def relevant_grades(self, query: str) -> Sequence[int]:
+    def relevant_grades(self, query: str) -> Sequence[float]:
         """Return the grades of all relevant documents of a query, the highest first."""
         if self.texts is not None:
             return JudgedRanking.of(self.texts.grades(query), ()).ideal
@@ -171,7 +171,7 @@ class ExploredTask:
         """Rankings with grades, or the reason why there are none."""
         rankings = {}
         all_relevant = [self.relevant_grades(query) for query in self.matrix.queries]
-        highest = max((max(grades, default=0) for grades in all_relevant), default=0)
+        highest = int(max((max(grades, default=0) for grades in all_relevant), default=0))
         binary_measures = self._recorded_binary_measures()
         if not highest:
             return _NO_GRADES
@@ -179,6 +179,8 @@ class ExploredTask:
             return "The records have no measure with a threshold."
         if highest > HIGHEST_GRADE:
             return f"Grades above {HIGHEST_GRADE} have no slider."
+        if any(not float(grade).is_integer() for grades in all_relevant for grade in grades):
+            return "Grades that are fractions have no slider."
         grades_of_queries = [self.grades(query) for query in self.matrix.queries]
         kept = 0  # documents of a ranking
         for model, record in self.records.items():
@@ -193,7 +195,7 @@ class ExploredTask:
         graded = GradedRankings((), self._threshold, highest, rankings)
         measures = []
         for measure in binary_measures:
-            if measure.depth <= kept and self._agrees(graded, measure):
+            if measure.search_depth <= kept and self._agrees(graded, measure):
                 measures.append(measure)
         if not measures:
             return (
@@ -203,7 +205,7 @@ class ExploredTask:
         return replace(graded, measures=tuple(measures))
 
     @property
-    def _threshold(self) -> int:
+    def _threshold(self) -> float:
         return self._record.data.relevance_threshold or 1
 
     def _recorded_binary_measures(self) -> list[Measure]:

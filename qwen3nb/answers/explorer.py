@@ -19,6 +19,7 @@ from qwen3nb.analysis.comparison.differences import (
     family_words,
     paired_differences,
 )
+from qwen3nb.analysis.comparison.query_groups import thirds
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.board.grid import headline_task
@@ -168,7 +169,7 @@ class Explorer(ExploredTask, Answer):
         for language in _several(self.languages):
             subsets[language] = self.only(language=language)
         lengths = sorted(length for length in self.words if length is not None)
-        for name, ends in zip(_LENGTHS, _thirds(lengths), strict=False):
+        for name, ends in zip(_LENGTHS, thirds(lengths), strict=False):
             smallest, largest = ends
             numbers = f"{smallest} to {largest}"
             if smallest == largest:
@@ -334,24 +335,6 @@ def _several(names: Sequence[str]) -> list[str]:
     if len(different) < 2:
         return []
     return different
-
-
-def _thirds(values: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the ends of thirds of sorted whole numbers that do not overlap, at most three.
-
-    >>> _thirds([1, 2, 3, 4, 5, 6]), _thirds([2, 2, 2])
-    ([(1, 2), (3, 4), (5, 6)], [])
-    """
-    if not values or values[0] == values[-1]:
-        return []
-    thirds = []
-    smallest = values[0]
-    for share in (1, 2, 3):
-        largest = values[len(values) * share // 3 - 1]
-        if largest >= smallest:
-            thirds.append((smallest, largest))
-            smallest = largest + 1
-    return thirds
 
 
 def _rank_cell(document: str, ranking: Sequence[str]) -> Cell:

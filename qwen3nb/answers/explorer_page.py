@@ -152,7 +152,9 @@ def _graded(found: GradedRankings | str) -> dict[str, object]:
     grades = []
     ideal: list[list[int]] = []
     for rankings in found.rankings.values():
-        grades.append(["".join(map(_digit, ranking.grades)) for ranking in rankings])
+        grades.append(
+            ["".join(_digit(int(grade)) for grade in ranking.grades) for ranking in rankings]
+        )
         ideal = [
             [ranking.ideal.count(grade) for grade in range(1, found.highest + 1)]
             for ranking in rankings
@@ -185,7 +187,7 @@ def different_queries(matrix: ScoreMatrix, models: Sequence[str]) -> list[str]:
     return [matrix.queries[row] for row in rows]
 
 
-def best_judged(grades: Mapping[str, int]) -> list[str]:
+def best_judged(grades: Mapping[str, float]) -> list[str]:
     """Return the judged documents, the highest grade first."""
     return sorted(grades, key=lambda document: (-grades[document], document))
 
@@ -235,7 +237,7 @@ def _rankings(task: ExploredTask, queries: Sequence[str]) -> dict[str, object]:
 
 
 def _query_detail(
-    rankings: Sequence[Sequence[str]], grades: Mapping[str, int], documents: _Documents
+    rankings: Sequence[Sequence[str]], grades: Mapping[str, float], documents: _Documents
 ) -> list[object]:
     """Return rankings by model, graded documents, and the best judged ones."""
     judged = best_judged(grades)

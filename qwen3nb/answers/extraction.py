@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.answers.answer import Answer
 from qwen3nb.checkpoints.averaging import Selection, averaged, select_checkpoints
@@ -16,6 +17,9 @@ from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.imports import DataFrame
+
+if TYPE_CHECKING:
+    from qwen3nb.answers.choosing import Choosing
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,6 +141,15 @@ class Checkpoints(Answer):
         if self.selection is None:
             raise CheckpointError("no checkpoints are selected; give `last` or `best`")
         return averaged(self.selection)
+
+    def choose(self, **options: Any) -> Choosing:
+        """Choose among the selected checkpoints, or all, on one half of the queries.
+
+        See `qwen3nb.answers.choosing.choose` for the options, such as ``soup=True``.
+        """
+        from qwen3nb.answers.choosing import choose
+
+        return choose([str(folder) for folder in self.selected or self.folders], **options)
 
     @property
     def conclusion(self) -> Conclusion:

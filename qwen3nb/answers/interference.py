@@ -19,6 +19,7 @@ from qwen3nb.analysis.inventory.training_logs import find_outputs
 from qwen3nb.analysis.stats.interference_ratio import DEFINITION, Estimate
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.training.configuration_differences import (
+    BOTH,
     QUERIES,
     ConfigurationDifference,
     configuration_differences,
@@ -571,8 +572,8 @@ def differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
     """A row per data set and pair of configurations: difference, interval and p-values."""
     return Table.of(
         [_difference_row(difference) for difference in differences],
-        note=f"Bold: corrected p < {ALPHA:g}. A difference over queries does not generalise to "
-        "other seeds.",
+        note=f"Bold: corrected p < {ALPHA:g}. With two seeds or more, that is for new seeds and "
+        "new queries; with one, for these models.",
         method=_differences_method(differences),
         empty="No two configurations have a seed and a task in common.",
         name="configuration-differences",
@@ -595,7 +596,9 @@ def _differences_method(differences: Sequence[ConfigurationDifference]) -> str:
     return (
         f"95 % intervals and two-sided p-values{correction}. With scores per query: "
         f"{QUERIES}{clusters}, each averaged over the seeds that both have, and the interval "
-        f"({method}) over queries. Without: paired t-test and Student's interval over seeds."
+        f"({method}) over queries. Of several seeds, their interval (Welch's degrees of freedom) "
+        "adds in quadrature; p is where the sum touches 0, if larger. Without scores per query: "
+        "paired t-test and Student's interval over seeds."
     )
 
 
@@ -610,8 +613,10 @@ def _difference_row(difference: ConfigurationDifference) -> dict[str, object]:
         uncorrected = f"raw {p_value_text(difference.p_value)}"
     is_significant = significant(difference.corrected, difference.interval)
     sample = "seeds"
-    if difference.test == QUERIES:
+    if difference.test in (QUERIES, BOTH):
         sample = f"{difference.n} queries"
+    if difference.test == BOTH:
+        sample += f", {len(difference.seeds)} seeds"
     seeds = ", ".join(str(seed) for seed in difference.seeds)
     return {
         "first − second\ntask, metric": (names, task),

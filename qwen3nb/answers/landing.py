@@ -14,7 +14,7 @@ from qwen3nb.answers.board.lead import how_sure_page
 from qwen3nb.answers.board.models import is_toy
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.answers.findings import all_findings, cards, evidence_table
-from qwen3nb.answers.languages import language_table
+from qwen3nb.answers.languages import overview_of_languages
 from qwen3nb.answers.leaderboard import Leaderboard
 from qwen3nb.answers.own_data import OwnData, collection_name, collections, own_data, page_of
 from qwen3nb.answers.recommendation import (
@@ -57,7 +57,8 @@ def landing_page(
     shown = all_findings(comparison, records, task=task, links=links, folder=folder)
     shown = shown[:_MOST_FINDINGS]
     own = [own_data(board.results, name) for name in collections(board.results)]
-    numbers = [language_table(board.results), evidence_table(shown)]
+    languages = overview_of_languages(board.results, models=list(board.grid.names))
+    numbers = [*languages, evidence_table(shown)]
     # A study of own data alone is compared on them; then their verdict is the answer.
     has_other_data = any(not collection_name(record) for record in comparison.records.values())
     if has_other_data:
@@ -97,7 +98,7 @@ def headline_lead(
     """Return which model to use as HTML: one or two sentences, and a figure of scores.
 
     ``folder`` has all other pages, relative to the landing page. If any score is on substitutes for
-    MTEB's data, a banner comes first.
+    MTEB's data, or on generated queries, a banner comes first.
     """
     records = list(results)
     recommendation = recommend(comparison, task=task, results=records)
@@ -121,9 +122,12 @@ def own_lead(own: OwnData, *, folder: str, among: int = 1) -> str:
     models = ranked_own(own)
     data = DataUsed.of(models.records)
     lines = [f"On {_own_name(own, among)}, {own_sentences(own)[0]}", *own_sentences(own)[1:]]
-    return _hero(
+    questions = f"{models.questions} of your own"
+    if models.task.is_generated:
+        questions = own.questions
+    return data_banner(data) + _hero(
         [
-            _grey_line(len(models.names), f"{models.questions} of your own", models.records),
+            _grey_line(len(models.names), questions, models.records),
             _lead_paragraph(lines, data),
             _scores(models, (), data),
             _caption(models, links=_own_links(own, folder)),
@@ -146,13 +150,15 @@ def own_box(own: OwnData, *, folder: str, among: int = 1) -> str:
 
 
 def data_banner(data: DataUsed) -> str:
-    """Return the banner of a page with scores on substitute data as HTML; may be empty."""
-    if not data.substitutes:
-        return ""
-    return (
-        '<div class="admonition danger"><p class="admonition-title">Not on MTEB\'s data</p>'
-        f"<p>{escaped_text(data.banner)}</p></div>"
-    )
+    """Return the banner of a page with scores on substitutes or made queries; may be empty."""
+    banners = []
+    for warning in data.warnings:
+        title = html.escape(warning.title, quote=False)
+        banners.append(
+            f'<div class="admonition danger"><p class="admonition-title">{title}</p>'
+            f"<p>{escaped_text(warning.text)}</p></div>"
+        )
+    return "".join(banners)
 
 
 def _hero(parts: Iterable[str]) -> str:
@@ -288,9 +294,14 @@ def _named(models: RankedModels) -> Iterator[tuple[str, Result]]:
 
 
 def _own_name(own: OwnData, among: int) -> str:
-    """Return one's own data in words, such as ``your own 30 queries``, named if it is not alone."""
+    """Return one's own data in words, such as ``your own 30 queries``, named if it is not alone.
+
+    Generated queries are not called one's own.
+    """
     count = own.records[0].main.n
     words = "your own query" if count == 1 else f"your own {count:,} queries"
+    if own.records[0].task.is_generated:
+        words = own.questions
     if among > 1:
         words += f" ({html.escape(own.name)})"
     return words

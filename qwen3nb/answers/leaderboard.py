@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from qwen3nb.analysis.comparison.brackets import Ties, ties_of_differences
+from qwen3nb.analysis.comparison.benchmark_means import task_column
+from qwen3nb.analysis.comparison.brackets import Ties
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.board.cost_figure import cost_figure
 from qwen3nb.answers.board.costs import cost_table
@@ -24,6 +25,13 @@ from qwen3nb.answers.board.overview import (
     task_columns,
     task_title,
 )
+from qwen3nb.answers.board.published import (
+    PublishedModel,
+    published_means,
+    published_note,
+    published_on_tasks,
+    with_published,
+)
 from qwen3nb.answers.board.ranks import rank_table, standings
 from qwen3nb.answers.board.references import not_measured, references_table
 from qwen3nb.answers.board.scores import (
@@ -32,11 +40,13 @@ from qwen3nb.answers.board.scores import (
     means_table,
     near_best_models,
     scores_table,
+    shown_means,
     tasks_table,
     titles_and_tasks,
 )
 from qwen3nb.answers.board.won import difference_tables, won_tables
 from qwen3nb.answers.comparison import Comparison, compare
+from qwen3nb.answers.languages import language_sections
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.figure import (
@@ -116,13 +126,15 @@ class Leaderboard(Answer):
         names = sorted(scores, key=lambda name: (-scores[name], name))
         on_task = self.comparison.on(self.task)
         differences = on_task.among(names) if on_task is not None else []
-        return ties_of_differences(names, differences, alpha=self.comparison.procedure.alpha)
+        return self.comparison.ties_of(names, differences)
 
     def overview(self) -> Overview:
         """The first table of the page: shared ranks, brackets, and a score per model and task."""
         columns = task_columns(self.grid, self.tasks, self.links)
         if self.grid.columns:
             columns = mean_columns(self.grid, self.links)
+        shown = {column.task for column in columns}
+        published = [model for model in self._published if shown & model.values.keys()]
         missing = not_measured(self._records())
         return Overview(
             self._ranked_models(),
@@ -131,9 +143,17 @@ class Leaderboard(Answer):
             self.task,
             self._title,
             references_table(missing, tasks=self._task_options),
-            files=self.table(name="scores").links_to_files(),
+            published=published,
+            files=self.table_with_published(name="scores").links_to_files(),
             data=DataUsed.of(self._records()),
         )
+
+    @cached_property
+    def _published(self) -> list[PublishedModel]:
+        """The reference models with published scores in columns that they lack here."""
+        if self.grid.columns:
+            return published_means(self.grid, shown_means(self.grid))
+        return published_on_tasks(self.grid, [task for task in self.tasks if self.grid.on(task)])
 
     def _records(self) -> Iterator[Result]:
         """The records of all models on these tasks."""
@@ -182,7 +202,8 @@ class Leaderboard(Answer):
             return Views("leaderboard", [View("scores", [self.overview()])])
         several = len(self.grid.names) > 1
         views = [View("scores", [self.overview()])]
-        views.append(View("± intervals", [self.table(name="intervals"), self.figure()]))
+        intervals = self.table_with_published(name="intervals")
+        views.append(View("± intervals", [intervals, self.figure()]))
         if several:
             differences = difference_tables(self.comparison, task=self.task)
             views.append(View("difference to …", [differences]))
@@ -190,6 +211,9 @@ class Leaderboard(Answer):
             ranks = self.rank_table(seed=self.comparison.procedure.seed)
             if ranks is not None:
                 views.append(View("ranks", [ranks]))
+        languages = self.languages()
+        if languages is not None:
+            views.append(View("languages", [languages]))
         views.append(View("cost", self._cost_parts()))
         views.append(View("models", [self.models_table()]))
         return Views("leaderboard", views)
@@ -221,6 +245,19 @@ class Leaderboard(Answer):
         if any(self._near_best.values()):
             scores = replace(scores, legend=(("†", NEAR_BEST),))
         return replace(scores, name=name)
+
+    def table_with_published(self, *, name: str = "") -> Table:
+        """The table with published scores of reference models below it, where there are any.
+
+        They are text without a value, and a column names the source of each row.
+        """
+        return self._above_published(self.table(name=name))
+
+    def _above_published(self, table: Table) -> Table:
+        columns = list(self.tasks)
+        if self.grid.columns:
+            columns = [column.name for column in shown_means(self.grid)]
+        return with_published(table, self._published, columns)
 
     @cached_property
     def _near_best(self) -> dict[str, set[str]]:
@@ -271,16 +308,20 @@ class Leaderboard(Answer):
         if not scores.rows:
             note = f"No results on the {self.tier} tier yet; run `qwen3nb eval --tier {self.tier}`."
             return Table(("model",), (), note)
-        if most is None or len(scores) <= most:
-            return scores
-        note = f"The best {most} of {len(scores)} models. {scores.note}"
-        return replace(scores, rows=scores.rows[:most], note=note)
+        if most is not None and len(scores) > most:
+            note = f"The best {most} of {len(scores)} models. {scores.note}"
+            scores = replace(scores, rows=scores.rows[:most], note=note)
+        return board._above_published(scores)
 
     def rank_table(self, *, seed: int = 0) -> Table | None:
         """A row per model and a column per ranking; None for fewer than two models."""
         return rank_table(
             standings(self.results, tier=self.tier, seed=seed, comparison=self.compared)
         )
+
+    def languages(self) -> Sections | None:
+        """The means by script, by language and by pair of languages; None for one language."""
+        return language_sections(self.results, models=list(self.grid.names))
 
     def cost_table(self) -> Table:
         """The time, memory and size of each model's records."""
@@ -315,10 +356,11 @@ class Leaderboard(Answer):
             return None
         return sts_table(self.results)
 
-    def task_tables(self) -> Sections | None:
+    def task_tables(self, *, published: bool = True) -> Sections | None:
         """The means by type, and tables of tasks by benchmark and type.
 
-        None for a tier without benchmarks, whose leaderboard shows its tasks.
+        None for a tier without benchmarks, whose leaderboard shows its tasks. With ``published``,
+        they have the published scores of reference models, too.
         """
         if not TIERS[self.tier].benchmarks:
             return None
@@ -328,15 +370,35 @@ class Leaderboard(Answer):
         has_means_by_type = not all(is_of_benchmark(column) for column in models.columns)
         if has_means_by_type:
             by_type = means_table(models, self.tier, self.links, types=True)
+            if published:
+                by_type = _types_with_published(by_type, models)
             tables.append(("Means by type of task", by_type))
         for name in TIERS[self.tier].benchmarks:
             benchmark = BENCHMARKS[name]
             for title, tasks in titles_and_tasks(benchmark):
-                tables.append((title, tasks_table(models, benchmark, tasks, self.links)))
-        return Sections(
-            tuple(tables),
-            "All tasks, by benchmark and type, with the models in the order of the table above.",
-        )
+                table = tasks_table(models, benchmark, tasks, self.links, published=published)
+                tables.append((title, table))
+        about = "All tasks, by benchmark and type, with the models in the order of the table above."
+        if published:
+            columns = [task_column(BENCHMARKS[name], task) for name, task in self._benchmark_tasks]
+            references = published_means(models, columns)
+            if references:
+                about = f"{about} {published_note(references)}"
+        return Sections(tuple(tables), about)
+
+    @property
+    def _benchmark_tasks(self) -> Iterator[tuple[str, str]]:
+        """The benchmarks of the tier, each with each of its tasks."""
+        for name in TIERS[self.tier].benchmarks:
+            for task in BENCHMARKS[name].tasks:
+                yield name, task
+
+
+def _types_with_published(table: Table, models: Grid) -> Table:
+    columns = shown_means(models, types=True)
+    return with_published(
+        table, published_means(models, columns), [column.name for column in columns]
+    )
 
 
 def leaderboard(

@@ -15,12 +15,14 @@ from qwen3nb.answers.all_results import Summary
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.records.data_used import DataUsed
+from qwen3nb.records.details import lacks_queries
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import newest
 from qwen3nb.records.store import _USES
 from qwen3nb.report.render.figure import GREY, QUIET, Figure, MplFigure, panels, plain
 from qwen3nb.report.render.home import command_again, formula_link, record_link, task_anchor
 from qwen3nb.report.render.table import MANY, Cell, Table, number, short_task
+from qwen3nb.utils.format import first_names
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.mteb.costs import Planned
@@ -234,6 +236,55 @@ def _plan_row(name: str, tasks: Sequence[Planned], *, strong: bool = False) -> d
         "distinct texts": (texts, remark),
         "minutes": minutes,
     }
+
+
+def small_sets_table(results: Sequence[Result]) -> Table | None:
+    """Return how small sets were cut from whole ones; None without such a set."""
+    cut = [result for result in results if result.data.nano]
+    rows = []
+    for result in cut:
+        for part in result.data.nano or ():
+            queries, all_queries = part["queries"]
+            documents, all_documents = part["documents"]
+            sources = {
+                "relevant": part["relevant"],
+                "candidates": part["candidates"],
+                "judged zeros": part["judged_zeros"],
+                "hard negatives": part["hard_negatives"],
+                "others": part["others"],
+            }
+            names = [f"{count:,} {name}" for name, count in sources.items() if count]
+            row = {
+                "small set": Cell(short_task(result.task.key), part["part"]),
+                "queries": f"{queries:,} of {all_queries:,}",
+                "documents": Cell(f"{documents:,} of {all_documents:,}", ", ".join(names)),
+                "rule\nseed": Cell(str(part["rule"]), str(part["seed"])),
+                "this set\nthe whole set": Cell(part["sha256"][:12], part["source"][:12]),
+            }
+            rows.append(row)
+    if not rows:
+        return None
+    short_of_queries = [
+        result.task.key
+        for result in cut
+        if any(lacks_queries(part) for part in result.data.nano or ())
+    ]
+    note = (
+        "A set has at most 50 queries and 5,000 documents. Its scores are not comparable with "
+        "those of the whole set."
+    )
+    if short_of_queries:
+        note += (
+            f" Documents that must stay left no room for more queries: "
+            f"{first_names(short_of_queries)}."
+        )
+    return Table.of(
+        rows,
+        note=note,
+        name="small-sets",
+        caption="Small sets, and the whole sets that a rule cut them from.",
+        data=DataUsed.of(cut),
+    )
 
 
 def provenance_table(results: Sequence[Result]) -> Table:

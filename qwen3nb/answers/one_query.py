@@ -12,12 +12,14 @@ import numpy as np
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.mirror import load_data, local_data, missing, needs
 from qwen3nb.evaluation.mteb.select import limited, task_key
+from qwen3nb.evaluation.retrieval.nano import nano_collection, nano_data
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.capabilities import reranks_only
 from qwen3nb.models.search.dense import as_searcher
 from qwen3nb.records.data_used import DataUsed
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.table import Cell, Table, cut, short_task
+from qwen3nb.tiers import NANO
 from qwen3nb.utils.format import number_text
 
 _TOP = 5
@@ -79,6 +81,8 @@ def _find_collection(source: Any, key: str, limit: int) -> TestCollection | None
     for collection in find_collections(source):
         if collection.name == key:
             return collection
+        if key == f"{collection.name}-{NANO}":
+            return nano_collection(collection)
     return None
 
 
@@ -101,7 +105,7 @@ def _collection_of_task(task: Any, key: str, limit: int) -> TestCollection | Non
     """Return the collection of a loaded task; None if it has several, of splits or subsets."""
     if hasattr(task, "convert_v1_dataset_format_to_v2"):
         task.convert_v1_dataset_format_to_v2(num_proc=None)
-    with limited(task, limit):
+    with nano_data(task), limited(task, limit):
         collections = list(find_collections(task))
     if len(collections) != 1:
         return None
@@ -169,7 +173,7 @@ def _document_rows(
     return rows
 
 
-def _judgement(grade: int | None) -> str:
+def _judgement(grade: float | None) -> str:
     if grade is None:
         return "not judged"
     if grade > 0:

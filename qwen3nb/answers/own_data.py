@@ -14,8 +14,11 @@ from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.candidate_rules import CUSTOM_DATA, NothingFoundError
 from qwen3nb.answers.candidates import Candidates, compare_candidates
 from qwen3nb.answers.explored_task import query_text
+from qwen3nb.answers.fusions import fusion_table
+from qwen3nb.answers.long_documents import long_documents_table
+from qwen3nb.evaluation.judged import JudgedVerdict, load_verdict, only_judged
 from qwen3nb.metrics.retrieval import UNJUDGED
-from qwen3nb.records.data_used import DataUsed
+from qwen3nb.records.data_used import DataUsed, counted_queries
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results, from_oldest, newest
 from qwen3nb.records.store import latest
@@ -35,6 +38,7 @@ class OwnData(Answer):
     records: tuple[Result, ...]  # on its newest revision: one per model, that in use first
     candidates: Candidates | None  # the comparison; None if there is nothing to compare
     reason: str = ""  # why nothing is compared, in a sentence
+    judged: JudgedVerdict | None = None  # the verdict of `qwen3nb judge`; None without one
 
     @property
     def conclusion(self) -> Conclusion:
@@ -52,7 +56,23 @@ class OwnData(Answer):
             f"{record.model.label} has {record.task.main_metric} {score_text(record.main)}"
             for record in self.records
         ]
-        return f"{'; '.join(scores)} on {self.name}, n = {self.records[0].main.n}."
+        sentence = f"{'; '.join(scores)} on {self.name}, n = {self.records[0].main.n}."
+        if self.records[0].task.is_generated:
+            sentence += f" These are {self.questions}."
+        return sentence
+
+    @property
+    def questions(self) -> str:
+        """How many queries the scores are on, and which of them were generated."""
+        record = self.records[0]
+        return counted_queries(record, record.main.n)
+
+    @property
+    def judged_conclusion(self) -> Conclusion | None:
+        """Which model grading alone preferred, marked as such; None without a verdict of it."""
+        if self.judged is None:
+            return None
+        return Conclusion(self.judged.sentence, data=self._data)
 
     def reasons_table(self) -> Table | None:
         """The reasons of the decision, a sentence a row; None if no model is compared."""
@@ -97,8 +117,17 @@ class OwnData(Answer):
             rows,
             name="own-scores",
             caption=f"Scores on {self.name}.",
-            note=f"n = {self.records[0].main.n} queries.",
+            note=f"n = {self.records[0].main.n} queries.{self._threshold_note()}",
             data=self._data,
+        )
+
+    def _threshold_note(self) -> str:
+        """Say from which grade a document is relevant to metrics without grades; or empty."""
+        threshold = self.records[0].data.relevance_threshold
+        if threshold is None:
+            return ""
+        return (
+            f" MRR, P and Recall: relevant from grade {threshold:g}; nDCG reads grades as they are."
         )
 
     def category_table(self) -> Table | None:
@@ -119,11 +148,32 @@ class OwnData(Answer):
             return None
         return self._unless_empty(self.candidates.trend_table())
 
+    def fusion_table(self) -> Table | None:
+        """The weights of fusions that the grades have chosen; None without such a fusion."""
+        table = fusion_table({record.model.label: record for record in self.records})
+        if table is None:
+            return None
+        return replace(table, name="own-fusions", data=self._data)
+
     def models_table(self) -> Table | None:
         """What each model is and what it costs; None if no model is compared."""
         if self.candidates is None:
             return None
         return self._unless_empty(self.candidates.models_table())
+
+    def unjudged_ranges_table(self) -> Table | None:
+        """What grades of unjudged documents could do to the verdicts; None if all is judged."""
+        if self.candidates is None:
+            return None
+        ranges = replace(self.candidates.unjudged_ranges_table(), name="own-unjudged-ranges")
+        return self._unless_empty(ranges)
+
+    def long_documents_table(self) -> Table | None:
+        """What models did with documents longer than they take; None if all fit."""
+        table = long_documents_table(self.records)
+        if table is None:
+            return None
+        return replace(table, data=self._data)
 
     def unjudged_table(self) -> Table | None:
         """The documents to judge first: found without a judgement; None if all are judged.
@@ -247,7 +297,16 @@ def own_data(
         ValueError: no such collection, or several and no ``name``; lists those with records. Or
             no record of ``current``.
     """
-    every = list(results)
+    measured = _measured(list(results), name, current=current, seed=seed)
+    graded = measured.name or name
+    if not graded:
+        # Without a record, a verdict of grading may be all that there is.
+        graded = only_judged()
+    return replace(measured, judged=load_verdict(graded))
+
+
+def _measured(every: Sequence[Result], name: str, *, current: str, seed: int) -> OwnData:
+    """Return what records show of a collection; see `own_data`."""
     names = collections(every)
     if not names and not name:
         advice = "No own data yet: `qwen3nb domain` evaluates models on them."

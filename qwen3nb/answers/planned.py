@@ -30,6 +30,9 @@ class PlannedComparison(Answer):
         """How many queries each task needs, and where there are fewer."""
         needed_queries = [task.needed for task in self.tasks if task.needed is not None]
         margin = f"{self.plan.margin:g}"
+        too_few_seeds = self._too_few_seeds()
+        if too_few_seeds:
+            return Conclusion(too_few_seeds)
         if not needed_queries:
             return Conclusion(
                 f"How many queries show a difference of {margin} is not known: no records give "
@@ -39,6 +42,8 @@ class PlannedComparison(Answer):
             f"A difference of {margin} is shown by {max(needed_queries):,} queries on every task, "
             f"with a power of {self.plan.power:g}"
         )
+        if self.plan.training_seeds:
+            text += f" and {plural(len(self.plan.training_seeds), 'seed')} of each training"
         small_tasks = [task.task for task in self.tasks if not task.enough]
         if small_tasks:
             names = small_tasks[:_MOST_NAMES]
@@ -46,6 +51,22 @@ class PlannedComparison(Answer):
                 names.append("…")
             text += f". Too few on {plural(len(small_tasks), 'task')}: {', '.join(names)}"
         return Conclusion(f"{text}.")
+
+    def _too_few_seeds(self) -> str:
+        """Say how many seeds are needed, if no number of queries is enough; else an empty text."""
+        deviations = [task.deviation for task in self.tasks if task.deviation is not None]
+        is_enough = all(task.needed is not None for task in self.tasks if task.deviation)
+        if not self.plan.training_seeds or not deviations or is_enough:
+            return ""
+        text = (
+            f"With {plural(len(self.plan.training_seeds), 'seed')} of each training, no number of "
+            f"queries shows a difference of {self.plan.margin:g}: seeds vary by "
+            f"{self.plan.seed_deviation:.3g}."
+        )
+        needed = self.plan.seeds_needed(max(deviations))
+        if needed is None:
+            return f"{text} Nor would many more seeds."
+        return f"{text} With {needed} seeds, enough queries would."
 
     def table(self) -> Table:
         """A row per task: the spread, the queries there are, and those that are needed."""
@@ -64,7 +85,23 @@ class PlannedComparison(Answer):
             f"Pairs on a task: {self.plan.family}, tested together at {self.plan.alpha:g}; "
             f"power {self.plan.power:g}."
         )
-        return Table.of(rows, note=" ".join([procedure, *plan_notes(self.tasks)]))
+        return Table.of(rows, note=" ".join([procedure, *self._promise(), *plan_notes(self.tasks)]))
+
+    def _promise(self) -> list[str]:
+        """Say which seeds and prompts are promised; nothing for models as they are."""
+        plan = self.plan
+        if not plan.training_seeds:
+            return []
+        seeds = ", ".join(map(str, plan.training_seeds))
+        sentences = [
+            f"Trainings: {', '.join(plan.arms)}, each with the seeds {seeds}, whose mean scores "
+            f"vary by {plan.seed_deviation:.3g}.",
+            "Before all of them have records, there is no verdict.",
+        ]
+        if plan.prompt_count:
+            role = "a fixed set" if plan.prompts_as == "fixed" else "a sample"
+            sentences.append(f"Prompts: {plan.prompt_count}, as {role}.")
+        return sentences
 
     def to_frame(self) -> DataFrame:
         """A row per task: queries there are and needed, the spread, the detectable difference."""

@@ -6,7 +6,7 @@ use, how sure that is, and on what; the numbers behind them are on other pages.
 
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias
@@ -18,9 +18,10 @@ from qwen3nb.answers.board.lead import find_lead
 from qwen3nb.answers.comparison import Comparison
 from qwen3nb.answers.decision import NO_VERDICT
 from qwen3nb.answers.own_data import OwnData
+from qwen3nb.records.data_used import counted_queries
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.report.render.table import short_task
-from qwen3nb.utils.format import number_text
+from qwen3nb.utils.format import first_names, number_text
 
 MOST_NAMED = 2  # models, or tasks, that a sentence names
 
@@ -37,6 +38,7 @@ class Case(StrEnum):
     NOT_COMPARED = "no decision"  # no other model answered the same queries
     CLEAR_LEAD = "clear lead"
     TIE = "tie"  # other models are not told apart from it
+    UNJUDGED = "unjudged"  # it leads clearly, but unjudged documents could turn that
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class RankedModels:
     records: tuple[Result, ...] = ()  # one per name
     ties: Ties = NO_TIES  # between them
     unpaired: int = 0  # number of further models, without scores on the same queries
+    unjudged: str = ""  # how much is unjudged, if that could turn the lead; empty if not
 
     @property
     def best(self) -> str:
@@ -82,7 +85,10 @@ class RankedModels:
     @property
     def questions(self) -> str:
         """What the ranking rests on, such as ``200 questions``."""
-        return counted_questions(self.records[0].main.n, self.task.unit)
+        record = self.records[0]
+        if self.task.is_generated:
+            return counted_queries(record, record.main.n, "questions")
+        return counted_questions(record.main.n, self.task.unit)
 
     @property
     def is_search(self) -> bool:
@@ -130,6 +136,7 @@ def recommend(
         ties=_ties(comparison, comparison.on(lead.record.task.key), names),
         unpaired=lead.unpaired,
     )
+    models = replace(models, unjudged=_unjudged(comparison, models))
     return Recommendation(_case(models), models)
 
 
@@ -138,9 +145,21 @@ def _ties(comparison: Comparison, compared: TaskComparison | None, names: Sequen
     return ties_of_differences(names, differences, alpha=comparison.procedure.alpha)
 
 
+def _unjudged(comparison: Comparison, models: RankedModels) -> str:
+    """Return how much is unjudged, if that could turn the lead of the best model; else empty."""
+    compared = comparison.on(models.task.key)
+    if compared is None or not models.behind:
+        return ""
+    difference = compared.difference(models.best, models.behind)
+    found = None if difference is None else comparison.turned_by_grades(difference)
+    return "" if found is None else found.share_text
+
+
 def _case(models: RankedModels) -> Case:
     if len(models.names) == 1:
         return Case.NOT_COMPARED if models.unpaired else Case.SINGLE
+    if models.unjudged:
+        return Case.UNJUDGED
     return Case.TIE if models.rivals else Case.CLEAR_LEAD
 
 
@@ -154,7 +173,8 @@ def ranked_own(own: OwnData) -> RankedModels:
     record_of = own.candidates.records
     names = tuple(sorted(record_of, key=lambda name: -(record_of[name].main.value or 0.0)))
     records_in_order = tuple(record_of[name] for name in names)
-    return RankedModels(names, records_in_order, _ties(comparison, deciding, names))
+    ties = comparison.ties_of(names, deciding.among(names))
+    return RankedModels(names, records_in_order, ties)
 
 
 def sentences(recommendation: Recommendation, *, toys: Iterable[str] = ()) -> list[str]:
@@ -170,9 +190,7 @@ def _no_records(recommendation: Recommendation, marks: Marks) -> list[str]:
             "No model has been evaluated on whole tasks yet.",
             "<code>qwen3nb eval</code> measures the first one, without <code>--limit</code>.",
         ]
-    tasks = ", ".join(recommendation.elsewhere[:MOST_NAMED])
-    if len(recommendation.elsewhere) > MOST_NAMED:
-        tasks += f" and {len(recommendation.elsewhere) - MOST_NAMED} more"
+    tasks = first_names(recommendation.elsewhere, most=MOST_NAMED)
     return [
         "No model has results on the tasks of this page.",
         f"There are some on {html.escape(tasks)}: see the pages below.",
@@ -192,6 +210,15 @@ def _not_compared(recommendation: Recommendation, marks: Marks) -> list[str]:
     return [
         f"No decision: {best} scores highest, on {recommendation.models.questions}.",
         "No other model has scores on the same ones.",
+    ]
+
+
+def _unjudged_lead(recommendation: Recommendation, marks: Marks) -> list[str]:
+    models = recommendation.models
+    return [
+        f"No decision: {strong(models.best, marks)} scores highest, on {models.questions}.",
+        f"{models.unjudged}, and their grades could turn it: "
+        "<code>qwen3nb judge</code> asks for the grades that matter.",
     ]
 
 
@@ -217,6 +244,7 @@ _WORDINGS: Mapping[Case, Callable[[Recommendation, Marks], list[str]]] = {
     Case.NOT_COMPARED: _not_compared,
     Case.CLEAR_LEAD: _clear_lead,
     Case.TIE: _tie,
+    Case.UNJUDGED: _unjudged_lead,
 }
 
 
@@ -262,6 +290,13 @@ def own_sentences(own: OwnData) -> list[str]:
     decision = own.candidates.decision
     if decision.outcome == NO_VERDICT:
         reason = "Documents that nobody has judged, or found, could turn it."
+        if decision.unjudged:
+            reason = (
+                f"{decision.unjudged}, and their grades could turn it: <code>qwen3nb judge</code> "
+                "asks for those that matter."
+            )
+        if own.judged is not None and own.judged.is_final:
+            reason = f"<code>qwen3nb judge</code> has decided: {html.escape(own.judged.text)}"
         return [f"no decision, {strong(decision.current)} stays.", reason]
     candidate, current = near_scores(decision.best.means)
     if decision.use == decision.current:

@@ -27,6 +27,7 @@ from qwen3nb.records.store import (
 )
 from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
 from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.format import first_names
 from qwen3nb.utils.imports import DataFrame
 
 _MOST_NAMES = 8  # in a sentence
@@ -156,11 +157,16 @@ class Status(Answer):
     def conclusion(self) -> Conclusion:
         """How many runs failed, and whether all records have the same software and data."""
         failures = [page.title for page in self.pages if page.failed]
+        page_names = {page.name for page in self.pages}
+        # Such as evaluations beside a training that were killed.
+        without_page = [run.page for run in failed_runs() if run.page not in page_names]
+        failures += without_page
+        count = len(page_names) + len(without_page)
         # Several come first in the table: their titles are long.
         name_of_failure = f" ({failures[0]})" if len(failures) == 1 else ""
         damaged_records = sorted(self.unreadable)
         sentences = [
-            f"{plural(len(self.pages), 'run')}, {len(failures)} failed{name_of_failure}.",
+            f"{plural(count, 'run')}, {len(failures)} failed{name_of_failure}.",
             f"{plural(len(self.results), 'record')}, {len(damaged_records)} damaged and left "
             f"out{_names_in_parentheses(damaged_records)}.",
         ]
@@ -291,10 +297,7 @@ def _names_in_parentheses(names: list[str]) -> str:
     """Return the first names in parentheses, and the number of the others."""
     if not names:
         return ""
-    text = ", ".join(names[:_MOST_NAMES])
-    if len(names) > _MOST_NAMES:
-        text += f" and {len(names) - _MOST_NAMES} more"
-    return f" ({text})"
+    return f" ({first_names(names, most=_MOST_NAMES)})"
 
 
 def status(results: Iterable[Result] | None = None) -> Status:

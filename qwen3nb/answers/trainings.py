@@ -29,6 +29,7 @@ from qwen3nb.analysis.training.checkpoint_scores import (
     trajectories,
 )
 from qwen3nb.answers.answer import Answer
+from qwen3nb.answers.training_forecasts import TrainingForecasts, training_forecasts
 from qwen3nb.checkpoints.folder import step_of, trainer_state
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.data_used import DataUsed
@@ -130,8 +131,7 @@ class Trainings(Answer):
         test = family_words(gains, "gains")
         return Table.of(
             [_row(summary) for summary in self.summaries],
-            note=f"Bold: p < {ALPHA:g}, and the interval excludes 0. Training again gives another "
-            "model, which a single training cannot show.",
+            note=f"Bold: p < {ALPHA:g}, and the interval excludes 0. {self._note_on_seeds()}",
             method=" ".join(
                 [
                     f"95 % intervals ({method}); p: {test}. First and last are not selected by "
@@ -145,6 +145,12 @@ class Trainings(Answer):
             caption="Gain of each training: its last step against its first, on the same queries.",
             data=self.data,
         )
+
+    def _note_on_seeds(self) -> str:
+        """Say what the gains hold for."""
+        if any(summary.seeds > 1 for summary in self.summaries):
+            return "A gain over seeds holds for new seeds, too; that of one seed for this model."
+        return "Training again gives another model, which a single training cannot show."
 
     def figure(self) -> Figure | None:
         """Losses, development scores and learning rate by step, one line per training, or None."""
@@ -227,6 +233,14 @@ class Trainings(Answer):
             "layer and step, mean over the layer's modules. Hatched: not measured.",
             alt=f"Cosines of gradients by layer and step. {'; '.join(words)}.",
         )
+
+    def forecast(self, *, more_steps: int = 0) -> TrainingForecasts:
+        """Return what more steps would bring, tested on the last checkpoints.
+
+        Args:
+            more_steps: how far to look ahead; by default about a tenth of each training.
+        """
+        return training_forecasts(self.trajectories, more_steps=more_steps)
 
     def to_frame(self) -> DataFrame:
         """Return a row per task, training, seed and step: the score and its 95 % interval."""
@@ -419,8 +433,11 @@ def _in_words(summary: TrainingSummary) -> str:
     verb = "is not shown to change"
     if gain.significant(ALPHA):
         verb = "raised" if gain.difference > 0 else "lowered"
+    name = summary.name
+    if summary.seeds > 1:  # what holds for other seeds
+        name = f"{name} (and new ones),"
     return (
-        f"Training {summary.name} {verb} {summary.metric} on {short_task(summary.task)}: "
+        f"Training {name} {verb} {summary.metric} on {short_task(summary.task)}: "
         f"{number_text(first_mean)} at {gain.second}, {number_text(last_mean)} at {gain.first}."
     )
 

@@ -17,33 +17,40 @@ _OTHER = "Other"
 # By heading, in their order: the parameters below it.
 _HEADINGS = {
     "Data": """
-        data tasks benchmark types languages splits subsets limit relevance_threshold complete
-        preset table id_column text on boost name msmarco embedding_tasks sheets
+        data tasks benchmark types languages splits subsets limit judgements
+        relevance_threshold complete preset table id_column text title on boost chunks name msmarco
+        embedding_tasks sheets again
     """,
     "Model": """
         pooling max_length dimensions prompts base prefix append_eos bidirectional normalize
-        normalization instruction template adapter license hub_id
+        normalization instruction template adapter license hub_id density rank scale
+        old_dimensions new_dimensions
     """,
     "Speed": """
-        batch_size batch_tokens budget device dtype cache no_cache cache_dtype threads at_once ray
-        gpus_each tokens_per_second
+        preview until_certain batch_size batch_tokens budget device dtype cache no_cache cache_dtype
+        threads at_once ray gpus_each tokens_per_second
     """,
     "Statistics": """
-        baseline tested metric alpha margin power correction n_resamples most seed
+        baseline tested metric higher_is_better alpha margin power correction n_resamples most seed
+        task_steps exit_code depth by_seeds prompts_as paired training_seeds seed_deviation
+        prompt_count prompt_deviation
     """,
     "Files": """
         output_dir output results config facts mirror cache_limit read_limit runs fresh typed page
-        reports no_report pass_env as_json port
+        map_file reports no_report before summary pass_env as_json port
     """,
 }
 # By command: the parameters that one needs first, if these are others than those without a heading.
 _NEEDED = {
     "extract": "checkpoint output pooling prefix label onnx verbose",
+    "average": "folder output last best metric method weights",
     "encode": "spec source output role shards ray",
     "check": "model pooling prompts max_length device as_json",
     "check parity": "model where prompts_by least probes_only queries as_json",
+    "choose": "candidates tier data soup",
     "eval": "checkpoint tier tasks data limit config dry_run",
     "judge": "queries documents models grades grader terminal sheet",
+    "queries": "documents out kinds number worth models writer",
     "domain": "queries documents models text id_column check output",
     "rerank pairs": "model pairs output adapter instruction",
     "rerank suite": "model adapter tier first depth limit output",
@@ -53,6 +60,8 @@ _NEEDED = {
     "run extract": "training average count metric better pooling output",
     "run compare": "tier task baseline metric margin typed",
     "run explorer": "tier task metric models typed",
+    "migrate": "queries documents text thresholds documents_total map_file no_page",
+    "analyze": "output_dir also by kind specialist tier report",
     "compare": "current models task margin tested out gate",
     "plan": "models baseline margin tier tasks deviation out",
     "report": "model baselines tier tasks limit output facts",

@@ -18,6 +18,7 @@ _FIRST = {
     "Measure": {
         "check": ("models:check", "Check that an encoder works, here or served"),
         "eval": ("notebooks:evaluate", "Evaluate a model, and publish its page"),
+        "queries": ("queries:queries", "Generate queries from documents, and measure them"),
         "judge": ("judge:judge", "Grade documents until they decide between models"),
         "domain": ("domain:domain", "Evaluate on your own queries and documents"),
         "rerank": ("rerank:rerank", "Score pairs, search and rerank, evaluate adapters"),
@@ -26,7 +27,9 @@ _FIRST = {
     },
     "Compare": {
         "compare": ("records:compare", "Decide between models on your own data"),
+        "migrate": ("migrate:migrate", "Rehearse the change from one model to another"),
         "analyze": ("records:analyze", "Measure interference of jointly trained adapters"),
+        "choose": ("notebooks:choose", "Choose a checkpoint or a mixture, honestly"),
         "results": ("records:results", "List records, or export the score of every query"),
     },
     "Publish": {
@@ -51,6 +54,7 @@ _MORE = {
         "bench": ("bench:bench", "Measure speed, memory and errors of tests"),
     },
     "Compare": {
+        "forgetting": ("forgetting:forgetting", "Map which queries a training lost and won"),
         "plan": ("records:plan", "Compute how many queries a difference needs"),
         "verify": ("records:verify", "Recompute the numbers of all records"),
     },

@@ -45,6 +45,7 @@ _DEFAULTS = ModelOptions()
 FILE: Any = click.Path(path_type=Path)
 FOLDER: Any = click.Path(path_type=Path, file_okay=False)
 EXISTING: Any = click.Path(path_type=Path, exists=True, dir_okay=False)
+SHARE: Any = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
 class OptionSettings(TypedDict, total=False):
@@ -149,6 +150,16 @@ def _separate(_: click.Context, __: click.Parameter, values: Sequence[str]) -> t
         else:
             names += _COMMA.split(value)
     return tuple(name.strip() for name in names if name.strip())
+
+
+def _checked_chunks(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Return what is done with long documents, as given."""
+    from qwen3nb.models.search.chunks import check_chunks
+
+    try:
+        return check_chunks(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def labels_option(of: str) -> Decorator:
@@ -281,6 +292,9 @@ LIMIT = option(
     default=0,
     help="Most queries, rows, unjudged documents; 0: all.",
 )
+RESAMPLES = option(
+    "--resamples", "n_resamples", minimum=100, default=10_000, help="Draws of a test."
+)
 RESULTS = option("--results", type=FILE, help="Folder of the records.  [default: results/]")
 FACTS = option(
     "--facts",
@@ -343,6 +357,14 @@ PROMPTS = option(
     "none: not even the model's own; repeatable.",
 )
 ENCODER = options(POOLING, MAX_LENGTH, DIMENSIONS, BATCH_SIZE, DEVICE, DTYPE, CACHE_LIMIT)
+CHUNKS = option(
+    "--chunks",
+    default="max",
+    metavar="max|cut|N",
+    callback=_checked_chunks,
+    help="Documents longer than the model. max: split, the best part counts; cut: only their "
+    "beginning; N: split all into parts of N characters.",
+)
 CARD = options(FACTS, LICENSE, HUB_ID)
 LOADED = options(ENCODER, PROMPTS, BASE)  # the options of a `Model` on the command line
 # The rule for recommending a candidate.
@@ -351,7 +373,8 @@ RULE = options(
         "--metric",
         "tested",
         multiple=True,
-        help="Tested metrics; the first decides.  [default: the task's main metric first]",
+        help="Tested metrics, such as MRR@10 or bpref; the first decides.  "
+        "[default: the task's main metric first]",
     ),
     option("--alpha", type=click.FloatRange(0, 1), default=0.05, help="Level of the tests."),
     option(
@@ -448,11 +471,17 @@ def _joined(_: click.Context, __: click.Parameter, values: Sequence[str]) -> str
     return ",".join(values)
 
 
-def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
+def paths_given(
+    *,
+    texts: Sequence[str] = (),
+    others: str | None = None,
+    **spellings: str,
+) -> Decorator:
     """Return a decorator that adds arguments in this order, each also available as an option.
 
     Args:
         texts: names of arguments that are not paths.
+        others: the parameter that gets further paths, in front of the last argument.
         spellings: option by name of the argument.
     """
 
@@ -460,9 +489,14 @@ def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
         # Click gets one argument for all words; `call` gives them their names.
         @functools.wraps(command)
         def call(*, arguments: tuple[str, ...], **values: Any) -> Any:
-            return command(**_with_arguments(values, arguments, spellings, texts))
+            words = list(arguments)
+            further_paths: list[Path] = []
+            if others is not None:
+                further_paths = [Path(word) for word in _taken_others(values, words, spellings)]
+                values = {**values, others: further_paths}
+            return command(**_with_arguments(values, words, spellings, texts))
 
-        metavar = " ".join(spellings).upper()
+        metavar = _metavar(list(spellings), several=others is not None)
         decorated: Any = click.argument(
             "arguments", nargs=-1, metavar=metavar, shell_complete=complete_parts
         )(call)
@@ -474,6 +508,31 @@ def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Decorator:
         return decorated
 
     return decorate
+
+
+def _metavar(names: Sequence[str], *, several: bool) -> str:
+    """Return how arguments are written in a help, such as ``FOLDER... OUTPUT``."""
+    first, *rest = names
+    if several:
+        first += "..."
+    return " ".join([first, *rest]).upper()
+
+
+def _taken_others(
+    values: Mapping[str, object],
+    words: list[str],
+    spellings: Mapping[str, str],
+) -> list[str]:
+    """Take the words that are too many for the arguments: those after the first one."""
+    missing = [name for name in spellings if values[name] is None]
+    surplus = len(words) - len(missing)
+    if surplus <= 0:
+        return []
+    first_argument = next(iter(spellings))
+    start = int(first_argument in missing)
+    others = words[start : start + surplus]
+    del words[start : start + surplus]
+    return others
 
 
 def _with_arguments(

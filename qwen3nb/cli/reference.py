@@ -208,7 +208,8 @@ def metrics_text() -> str:
     rows = []
     for name in METRICS:
         depths = [_recorded_depths(name, kind) for kind in RECORDED]
-        rows.append([f"`{name}@k`", _formula_link(name), *depths])
+        shown_name = f"{name}@k" if METRICS[name].has_depth else name
+        rows.append([f"`{shown_name}`", _formula_link(name), *depths])
     columns = ["metric", "formula", *(f"recorded: {kind}" for kind in RECORDED)]
     return _table(columns, rows)
 

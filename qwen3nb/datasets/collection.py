@@ -23,9 +23,9 @@ from typing import Any, Literal
 from qwen3nb.datasets.collection_files import (
     folder_label,
     group_folders,
-    is_beir,
+    is_collection_folder,
     is_msmarco,
-    read_beir,
+    read_collection_folder,
     read_msmarco,
     split_of,
 )
@@ -53,9 +53,11 @@ from qwen3nb.datasets.judgements import (
     text_counts,
 )
 from qwen3nb.datasets.mirror import load_data, local_data, substitute_of
+from qwen3nb.datasets.nano import SmallSet
 from qwen3nb.datasets.rows import DataError, checked_id, listed, unicode_text
 from qwen3nb.models.search.mteb_rows import ENGLISH, joined_document, joined_query, task_languages
 from qwen3nb.models.search.words import Words, words_of_languages, words_of_texts
+from qwen3nb.tiers import NANO
 from qwen3nb.utils.strict_json import first_duplicate
 
 log = logging.getLogger(__name__)
@@ -92,12 +94,14 @@ class TestCollection:
         relevance_threshold: lowest grade that counts as relevant in binary metrics, such as MRR;
             2 for the judgements of TREC's deep learning tracks.
         substitute: revision of a mirror's substitute for the data of an MTEB task, or empty.
+        nano: how the collection was cut from a large one, if it was; see `qwen3nb.datasets.nano`.
+        source: revision of this large one, or empty.
     """
 
     name: str
     documents: Mapping[str, str]
     queries: Mapping[str, str]
-    qrels: Mapping[str, Mapping[str, int]]
+    qrels: Mapping[str, Mapping[str, float]]
     candidates: Mapping[str, list[str]] | None = None
     ordered: bool = False
     skip_self: bool = False
@@ -107,7 +111,9 @@ class TestCollection:
     counts: Mapping[str, int] = field(default_factory=dict)
     clusters: Mapping[str, str] = field(default_factory=dict)
     substitute: str = ""
-    relevance_threshold: int = 1
+    relevance_threshold: float = 1
+    nano: SmallSet | None = None
+    source: str = ""
 
     __test__ = False  # keeps pytest from collecting the class
 
@@ -129,13 +135,14 @@ class TestCollection:
                 ``title``.
             relevant: for each query, a grade per document or a list of relevant documents;
                 positions if the documents are a list. Or rows with ``query-id``, ``corpus-id`` and
-                perhaps ``score``, as in BEIR's qrels.
+                perhaps ``score``, as in BEIR's qrels. Each of the three may be a file, too; see
+                `qwen3nb.datasets.custom.load.load_domain`.
             name: name of the collection, safe in file names.
 
         Raises:
             DataError: a judged query or document has no text; an id is blank, a duplicate or has
                 control characters or lone surrogates; a text is not a string or has a lone
-                surrogate; a grade is not an integer; or there is no relevant document.
+                surrogate; a grade is not a number; or there is no relevant document.
 
         >>> TestCollection.from_texts({"q": "sort a list"}, {"d": "list.sort"}, {"q": ["d"]})
         TestCollection('custom', 1 documents, 1 queries)
@@ -147,7 +154,13 @@ class TestCollection:
 
         Prompts of a model are not part of a collection: pass them to `load_encoder`.
         """
+        if isinstance(queries, Path | str):
+            queries = _texts_of_queries(queries)
+        if isinstance(documents, Path | str):
+            documents = _texts_of_documents(documents)
         query_texts = _texts(name, queries)
+        if isinstance(relevant, Path | str):
+            relevant = _grades_of_file(relevant, query_texts)
         document_texts = _texts(name, documents)
         qrels = {
             query: _grades(judgements, place=f"{name}: query {query!r:.60}")
@@ -175,7 +188,8 @@ class TestCollection:
         it as not retrieved, which lowers the score of every model alike.
 
         Args:
-            folder: with corpus.jsonl, queries.jsonl and qrels/<split>.tsv (or .jsonl; or .gz).
+            folder: with corpus.jsonl, queries.jsonl and qrels/<split>.tsv (or .jsonl, .txt; or
+                .gz); or of MTEB, with corpus/, queries/ and qrels/ or default/.
             split: split whose qrels to read; empty for ``test``, or for the only one there. A name
                 other than ``test`` is part of the collection's name.
 
@@ -184,7 +198,7 @@ class TestCollection:
         """
         folder = Path(folder).expanduser()
         split = split or split_of(folder)
-        files = read_beir(folder, split)
+        files = read_collection_folder(folder, split)
         name = folder_label(folder)
         if split != "test":
             name = f"{name}-{split}"
@@ -263,9 +277,9 @@ class TestCollection:
         self,
         place: object,
         missing_documents: str,
-    ) -> dict[str, dict[str, int]]:
+    ) -> dict[str, dict[str, float]]:
         """Return the grades of the queries that have a relevant document."""
-        grades_by_query: dict[str, dict[str, int]] = {}
+        grades_by_query: dict[str, dict[str, float]] = {}
         for query, all_grades in self.qrels.items():
             grades = dict(all_grades)
             if missing_documents == "left out":
@@ -335,6 +349,41 @@ class TestCollection:
             return {query}
         return self.itself.get(query, ())
 
+    def part(self, part: SmallSet) -> TestCollection:
+        """Return a small part of the collection, with its texts, judgements and candidates.
+
+        Judgements of documents that were left out go with them; none of these is relevant. Those
+        of documents that this collection lacks, too, stay as they are.
+        """
+        qrels = {}
+        own_documents = {}
+        for query in sorted(part.queries):
+            qrels[query] = {
+                document: grade
+                for document, grade in self.qrels[query].items()
+                if document in part.documents or document not in self.documents
+            }
+            itself = [name for name in self.itself.get(query, ()) if name in part.documents]
+            if itself:
+                own_documents[query] = itself
+        candidates = None
+        if self.candidates is not None:
+            candidates = {query: self.candidates.get(query, []) for query in qrels}
+        return replace(
+            self,
+            documents=_texts_of(self.documents, part.documents),
+            queries={query: self.queries[query] for query in qrels},
+            qrels=qrels,
+            candidates=candidates,
+            itself=own_documents,
+            clusters=_texts_of(self.clusters, part.queries),
+            # not one of the means over the whole collections of its group
+            group=f"{self.group}-{NANO}" if self.group else "",
+            counts={},  # those of the whole collection do not apply
+            nano=part,
+            source=self.revision,
+        )
+
     def __repr__(self) -> str:
         parts = [
             f"TestCollection({self.name!r}, {len(self.documents)} documents, "
@@ -344,7 +393,12 @@ class TestCollection:
         return f"{'; '.join(parts)})"
 
     @property
-    def relevant(self) -> dict[str, dict[str, int]]:
+    def key(self) -> str:
+        """Its name in records, as in ``cranfield-nano``, which says if it was cut."""
+        return f"{self.name}-{NANO}" if self.nano else self.name
+
+    @property
+    def relevant(self) -> dict[str, dict[str, float]]:
         """The grades as 0 or 1, by the threshold."""
         return binary_grades(self.qrels, self.relevance_threshold)
 
@@ -389,6 +443,10 @@ class TestCollection:
         return words_of_texts(self.queries.values(), self.documents.values())
 
 
+def _texts_of(texts: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if name in names}
+
+
 def _by_id(place: str, values: Any) -> dict[str, object]:
     """Return values by id; the position is the id in a list."""
     if isinstance(values, Mapping):
@@ -407,6 +465,25 @@ def _by_id(place: str, values: Any) -> dict[str, object]:
     return by_id
 
 
+def _texts_of_queries(file: Path | str) -> dict[str, str]:
+    from qwen3nb.datasets.custom.query_texts import read_entries
+
+    entries = read_entries(file)
+    return {str(entry["id"]): str(entry["query"]) for entry in entries.queries}
+
+
+def _texts_of_documents(file: Path | str) -> Mapping[str, str]:
+    from qwen3nb.datasets.custom.documents import read_documents
+
+    return read_documents(Path(file)).texts
+
+
+def _grades_of_file(file: Path | str, queries: Collection[str]) -> dict[str, dict[str, float]]:
+    from qwen3nb.datasets.custom.joined import read_judgements
+
+    return read_judgements(file, queries)[0].by_query()
+
+
 def _judgements(place: str, relevant: object) -> Mapping[str, object]:
     """Return what is relevant to each query; see `TestCollection.from_texts`."""
     if isinstance(relevant, Mapping):  # relevant documents by query, not a table of columns
@@ -418,7 +495,7 @@ def _judgements(place: str, relevant: object) -> Mapping[str, object]:
     return grades_by_query(relevant, what=f"{place}: judgements")
 
 
-def _grades(judgements: Any, *, place: str) -> dict[str, int]:
+def _grades(judgements: Any, *, place: str) -> dict[str, float]:
     """Return the grade of each document; those of a list are relevant, of grade 1."""
     grades = judgements
     if not isinstance(judgements, Mapping):
@@ -465,7 +542,7 @@ def find_collections(spec: object) -> list[TestCollection]:
         return _of_task_name(str(spec))
     if is_msmarco(folder):
         return [_from_msmarco(folder)]
-    if is_beir(folder):
+    if is_collection_folder(folder):
         return [TestCollection.from_beir(folder)]
     # A folder of BEIR folders, as of CQADupStack: one collection each, and a mean over them.
     group = folder_label(folder)
@@ -489,6 +566,11 @@ def _of_task_name(name: str) -> list[TestCollection]:
     except KeyError as error:  # raised by both look-ups for an unknown name
         # MTEB repeats the name of the error in its message.
         reason = str(error.args[0]).removeprefix("KeyError: ").rstrip(".")
+        if Path(name).expanduser().is_file():
+            raise DataError(
+                f"{name}: expected a folder of BEIR or MTEB; a file of queries is read by qwen3nb "
+                f"domain --queries {name}"
+            ) from None
         raise DataError(f"{name!r} is neither a folder nor an MTEB task ({reason})") from None
 
 
@@ -530,18 +612,28 @@ def from_mteb(task: Any) -> list[TestCollection]:
             load_data(task)
     # Data of older tasks get the form that is read below.
     task.convert_v1_dataset_format_to_v2(num_proc=None)
-    # The only part of a task has the task's own name; of several, each is named by its part.
-    has_one_part = len(task.hf_subsets) == 1 and len(task.eval_splits) == 1
-    for subset, split in product(task.hf_subsets, task.eval_splits):
-        if has_one_part:
-            collections.append(_of_subset(task, subset, split, name=name))
-        else:
-            collection = _of_subset(task, subset, split, name=f"{name}-{subset}-{split}")
-            collections.append(replace(collection, group=name))
+    parts = named_parts(task)
+    for subset, split, part_name in parts:
+        collection = collection_of_part(task, subset, split, name=part_name)
+        if len(parts) > 1:
+            collection = replace(collection, group=name)
+        collections.append(collection)
     return collections
 
 
-def _of_subset(
+def named_parts(task: Any) -> list[tuple[str, str, str]]:
+    """Return subset, split and name of each collection of a task.
+
+    The only one has the task's own name; of several, each is named by its part.
+    """
+    name = task.metadata.name
+    parts = list(product(task.hf_subsets, task.eval_splits))
+    if len(parts) == 1:
+        return [(subset, split, name) for subset, split in parts]
+    return [(subset, split, f"{name}-{subset}-{split}") for subset, split in parts]
+
+
+def collection_of_part(
     task: Any,
     subset: str,
     split: str,

@@ -1,6 +1,7 @@
-"""Files of test collections as they are published: BEIR folders, groups of them, MS MARCO dev.
+"""Files of test collections as they are published: folders of BEIR and MTEB, MS MARCO dev.
 
-BEIR folder      corpus.jsonl, queries.jsonl, qrels/test.tsv (or .jsonl; or .gz)
+BEIR folder      corpus.jsonl, queries.jsonl, qrels/test.tsv (or .jsonl, .txt; or .gz)
+MTEB folder      corpus/, queries/ and qrels/, default/ or data/, each with test-….parquet or .jsonl
 CQADupStack      a folder of BEIR folders: one collection each, averaged as a group
 MS MARCO dev     queries.dev.small.tsv, qrels.dev.small.tsv, top1000.dev or collection.tsv
 """
@@ -10,17 +11,27 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.datasets.in_memory import GRADE, find_column
-from qwen3nb.datasets.judgements import CONFLICTING, read_grade
+from qwen3nb.datasets.custom.formats import RowRequest, plain_suffix, rows_of_file
+from qwen3nb.datasets.in_memory import GRADE, ID, TEXT, find_column, required_column
+from qwen3nb.datasets.judgement_lists import (
+    Judgement,
+    JudgementList,
+    id_text,
+    judgements_of_rows,
+    read_text_list,
+)
+from qwen3nb.datasets.judgements import CONFLICTING
 from qwen3nb.datasets.rows import (
     DataError,
     Fields,
     checked_id,
+    checked_rows,
+    json_rows,
     listed,
     numbered_json_rows,
     numbered_tsv_rows,
@@ -31,8 +42,15 @@ from qwen3nb.datasets.trec import load_run
 
 _BEIR_FILE = re.compile(r"(corpus|queries)\.jsonl|qrels")
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz)(\.\w+)?$", re.IGNORECASE)
-_QRELS_FIELDS: Fields = {"query-id": str, "corpus-id": str, "score": (int, float)}
-_TREC_COLUMNS = 4
+_QRELS_FIELDS: Fields = {
+    "query-id": (str, int),
+    "corpus-id": (str, int),
+    "score": (int, float),
+}
+_ANY_SPLIT = ""
+_QRELS_FOLDERS = ("qrels", "default", "data")  # of MTEB
+_ID = (str, int)  # types of an id in JSON
+_SUFFIXES = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
 
 
 @dataclass(frozen=True)
@@ -41,10 +59,11 @@ class CollectionFiles:
 
     documents: dict[str, str]
     queries: dict[str, str]
-    qrels: dict[str, dict[str, int]]
+    qrels: dict[str, dict[str, float]]
     candidates: dict[str, list[str]] | None  # documents to rerank per query, if there are any
     ordered: bool  # whether the candidates are sorted, best first
     counts: dict[str, int]  # irregularities found while reading
+    understood: str = ""  # how the judgements were read, in a few words
 
 
 def is_beir(folder: Path) -> bool:
@@ -66,23 +85,156 @@ def read_beir(folder: Path, split: str) -> CollectionFiles:
     # Each file may also be compressed.
     corpus_file = required(folder, "corpus.jsonl")
     queries_file = required(folder, "queries.jsonl")
-    qrels_file = required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl")
+    qrels_file = variant(folder, f"qrels/{split}.txt", f"qrels/{split}.csv")
+    if qrels_file is None:
+        qrels_file = required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl")
     documents = _values_by_id(corpus_file, _titled_texts(corpus_file))
-    query_rows = numbered_json_rows(queries_file, {"_id": str, "text": str})
-    queries = _values_by_id(queries_file, query_rows)
-    qrels, counts = _read_qrels(qrels_file)
+    queries = _untitled_texts(queries_file)
+    qrels, counts, understood = _read_qrels(qrels_file, queries)
     candidates = None
     candidates_file = variant(folder, f"top_ranked/{split}.jsonl")
     if candidates_file is not None:
         rows = numbered_json_rows(candidates_file, {"query-id": str, "corpus-ids": list})
         candidates = _values_by_id(candidates_file, rows)
-    return CollectionFiles(documents, queries, qrels, candidates, ordered=False, counts=counts)
+    return CollectionFiles(
+        documents,
+        queries,
+        qrels,
+        candidates,
+        ordered=False,
+        counts=counts,
+        understood=f"a folder of BEIR, {qrels_file.name}: {understood}",
+    )
+
+
+def is_mteb(folder: Path) -> bool:
+    """Return whether a folder has the files of a data set of MTEB for retrieval, not of BEIR."""
+    has_parts = all((folder / part).is_dir() for part in ("corpus", "queries"))
+    return has_parts and not is_beir(folder)
+
+
+def is_collection_folder(folder: Path) -> bool:
+    """Return whether a folder is that of one collection of BEIR or MTEB."""
+    return is_beir(folder) or is_mteb(folder)
+
+
+def read_collection_folder(folder: Path, split: str = "") -> CollectionFiles:
+    """Read a folder of BEIR or MTEB with the qrels of a split; by default as `split_of` says.
+
+    Raises:
+        DataError: a file is missing, or a row is malformed.
+    """
+    split = split or split_of(folder)
+    if is_mteb(folder):
+        return _read_mteb(folder, split)
+    return read_beir(folder, split)
+
+
+def folder_queries(folder: Path) -> dict[str, str]:
+    """Return all queries of a folder of BEIR or MTEB, judged or not.
+
+    Raises:
+        DataError: the file is missing, or a row is malformed.
+    """
+    if is_mteb(folder):
+        return _texts_of_files(_part_files(folder / "queries", _ANY_SPLIT), with_title=False)
+    return _untitled_texts(required(folder, "queries.jsonl"))
+
+
+def folder_documents(folder: Path) -> dict[str, str]:
+    """Return the documents of a folder of BEIR or MTEB, each after its title.
+
+    Raises:
+        DataError: the file is missing, or a row is malformed.
+    """
+    if is_mteb(folder):
+        return _texts_of_files(_part_files(folder / "corpus", _ANY_SPLIT), with_title=True)
+    corpus_file = required(folder, "corpus.jsonl")
+    return _values_by_id(corpus_file, _titled_texts(corpus_file))
+
+
+def _untitled_texts(file: Path) -> dict[str, str]:
+    """Return the text by id of BEIR's queries.jsonl."""
+    rows = checked_rows(_with_ids(file), {"_id": _ID, "text": str}, file)
+    return _values_by_id(file, rows)
+
+
+def _read_mteb(folder: Path, split: str) -> CollectionFiles:
+    """Read a folder of MTEB."""
+    documents = _texts_of_files(_part_files(folder / "corpus", split), with_title=True)
+    queries = _texts_of_files(_part_files(folder / "queries", split), with_title=False)
+    qrels_files = _part_files(_qrels_folder(folder), split)
+    rows: list[tuple[str, Mapping[str, object]]] = []
+    for file in qrels_files:
+        rows.extend(rows_of_file(file, RowRequest()))
+    has_grades = any(find_column(row, GRADE) is not None for _, row in rows[:1])
+    if not has_grades:  # each row is a relevant document
+        rows = [(place, {**row, GRADE[0]: 1}) for place, row in rows]
+    judgements = judgements_of_rows(rows, place=qrels_files[0])
+    qrels, conflict_count = _last_grades(judgements.rows)
+    return CollectionFiles(
+        documents,
+        queries,
+        qrels,
+        None,
+        ordered=False,
+        counts={CONFLICTING: conflict_count},
+        understood=f"a folder of MTEB, split {split}: {judgements.understood}",
+    )
+
+
+def _qrels_folder(folder: Path) -> Path:
+    for name in _QRELS_FOLDERS:
+        if (folder / name).is_dir():
+            return folder / name
+    raise DataError(f"{folder}: no qrels/, default/ or data/ with the judgements")
+
+
+def _part_files(folder: Path, split: str) -> list[Path]:
+    """Return the files of a part: those of the split, or all if no name has it."""
+    files = sorted(file for file in folder.glob("*") if plain_suffix(file) in _SUFFIXES)
+    if not files:
+        raise DataError(f"{folder}: no file that ends in {listed(_SUFFIXES)}")
+    return [file for file in files if _split_of_file(file) == split] or files
+
+
+def _split_of_file(file: Path) -> str:
+    """Return the split of a file.
+
+    >>> _split_of_file(Path("test-00000-of-00001.parquet")), _split_of_file(Path("dev.tsv.gz"))
+    ('test', 'dev')
+    """
+    return re.split(r"-\d|\.", file.name)[0]
+
+
+def _texts_of_files(files: Iterable[Path], *, with_title: bool) -> dict[str, str]:
+    """Return the text of each id, after its title; refuse invalid and duplicate ids."""
+    texts: dict[str, str] = {}
+    for file in files:
+        for place, row in rows_of_file(file, RowRequest()):
+            name = checked_id(id_text(row[required_column(row, ID, place=place)]), place=place)
+            text = row.get(required_column(row, TEXT, place=place))
+            title = row.get("title") if with_title else None
+            if name in texts:
+                raise DataError(f"{place}: duplicate id {name!r:.60}")
+            if not isinstance(text, str):
+                raise DataError(f"{place}: field 'text' is {text!r:.60}; expected str")
+            texts[name] = f"{title or ''} {text}".strip()
+    return texts
+
+
+def _with_ids(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the object of each line; an ``id`` also as ``_id``."""
+    for number, row in json_rows(file):
+        if "_id" not in row and "id" in row:
+            row["_id"] = row["id"]
+        yield number, row
 
 
 def _titled_texts(corpus: Path) -> Iterator[tuple[int, tuple[str, str]]]:
     """Yield the id of each document with its text, after its title."""
-    fields: Fields = {"_id": str, "title": (str, type(None)), "text": str}
-    for number, (name, title, text) in numbered_json_rows(corpus, fields):
+    fields: Fields = {"_id": _ID, "title": (str, type(None)), "text": str}
+    for number, (name, title, text) in checked_rows(_with_ids(corpus), fields, corpus):
         yield number, (name, f"{title or ''} {text}".strip())
 
 
@@ -90,7 +242,7 @@ def _values_by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict
     """Return values by id from numbered rows; refuse invalid and duplicate ids."""
     values: dict[str, Any] = {}
     for number, (name, value) in rows:
-        name = checked_id(name, place=f"{file}:{number}")
+        name = checked_id(id_text(name), place=f"{file}:{number}")
         if name in values:
             raise DataError(f"{file}:{number}: duplicate id {name!r:.60}")
         values[name] = value
@@ -98,57 +250,63 @@ def _values_by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict
 
 
 def _read_qrels(
-    file: Path,
-    *,
-    columns: int = 3,
-) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    file: Path, queries: Collection[str]
+) -> tuple[dict[str, dict[str, float]], dict[str, int], str]:
     """Read grades per query and document from BEIR's TSV or JSONL, or from TREC qrels.
 
-    The last of several grades for a pair counts, as in BEIR and MTEB; TREC qrels have 4
-    ``columns``. Also returns the count of `CONFLICTING`.
+    The last of several grades for a pair counts, as in BEIR and MTEB. Also returns the count of
+    `CONFLICTING`, and how the file was read.
     """
-    qrels: dict[str, dict[str, int]] = {}
-    conflict_count = 0
-    for number, (query, document, value) in _judgement_rows(file, columns):
-        place = f"{file}:{number}"
-        grades = qrels.setdefault(checked_id(query, place=place), {})
-        grade = read_grade(value, place=place)
-        checked_id(document, place=place)
-        if document in grades and grades[document] != grade:
-            conflict_count += 1
-        grades[document] = grade  # the last one counts, as in BEIR and MTEB
-    return qrels, {CONFLICTING: conflict_count}
-
-
-def _judgement_rows(file: Path, columns: int) -> Iterator[tuple[int, tuple[str, str, object]]]:
-    """Yield query, document and grade of each row; a header is left out."""
     if ".jsonl" in file.name:
-        for number, (query, document, grade) in numbered_json_rows(file, _QRELS_FIELDS):
-            yield number, (query, document, grade)
-        return
-    for number, fields in numbered_tsv_rows(file, columns):
-        query = fields[0]
-        document, grade = fields[-2:]  # the column that TREC has before them is not used
-        # A first row with "score" for a grade is a header.
-        is_header = number == 1 and find_column([grade], GRADE) is not None
-        if not is_header:
-            yield number, (query, document, grade)
+        judgements = _judgements_in_json(file)
+    else:
+        judgements = read_text_list(file, queries)
+    qrels, conflict_count = _last_grades(judgements.rows)
+    return qrels, {CONFLICTING: conflict_count}, judgements.understood
+
+
+def _judgements_in_json(file: Path) -> JudgementList:
+    """Return the judgements of lines such as ``{"query-id": "q1", "corpus-id": "d7", …}``."""
+    rows: list[tuple[str, Mapping[str, object]]] = []
+    for number, values in numbered_json_rows(file, _QRELS_FIELDS):
+        rows.append((f"{file}:{number}", dict(zip(_QRELS_FIELDS, values, strict=True))))
+    return judgements_of_rows(rows, place=file)
+
+
+def _last_grades(rows: Iterable[Judgement]) -> tuple[dict[str, dict[str, float]], int]:
+    """Return the last grade per query and document, and how many earlier ones differ from it."""
+    qrels: dict[str, dict[str, float]] = {}
+    conflict_count = 0
+    for row in rows:
+        grades = qrels.setdefault(checked_id(row.query, place=row.place), {})
+        if row.grade is None:
+            continue
+        if row.document in grades and grades[row.document] != row.grade:
+            conflict_count += 1
+        grades[row.document] = row.grade
+    return qrels, conflict_count
 
 
 def split_of(folder: Path) -> str:
-    """Return the split of a BEIR folder's qrels: ``test``, or the only one that is there."""
+    """Return the split of a folder's qrels: ``test``, or the only one that is there.
+
+    Raises:
+        DataError: several others.
+    """
     qrels = folder / "qrels"
+    if is_mteb(folder):
+        qrels = _qrels_folder(folder)
     splits: set[str] = set()
     if qrels.is_dir():
         # The split of test.tsv and of test.tsv.gz is test; hidden files have none.
-        splits = {file.name.split(".")[0] for file in qrels.glob("*")}
+        splits = {_split_of_file(file) for file in qrels.glob("*")}
         splits.discard("")
     if "test" in splits or not splits:
         return "test"
     if len(splits) > 1:
         raise DataError(
             f"{qrels}: no test.tsv, and several other splits: {listed(sorted(splits))}; give one "
-            "as `split` of from_beir, or leave one there"
+            "as `split` of from_beir, or its file as --judgements, or leave one there"
         )
     return splits.pop()
 
@@ -230,7 +388,7 @@ def read_msmarco(folder: Path) -> CollectionFiles:
     queries_file = required(folder, "queries.dev.small.tsv", "queries.dev.tsv")
     queries = _values_by_id(queries_file, numbered_tsv_rows(queries_file, columns=2))
     qrels_file = required(folder, "qrels.dev.small.tsv", "qrels.dev.tsv")
-    qrels, counts = _read_qrels(qrels_file, columns=_TREC_COLUMNS)
+    qrels, counts, _ = _read_qrels(qrels_file, queries)
     candidates: dict[str, list[str]] | None = None
     top_1000_file = variant(folder, "top1000.dev", "top1000.dev.tsv")
     if top_1000_file is not None:

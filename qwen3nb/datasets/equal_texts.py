@@ -3,8 +3,9 @@
 Differences of width, composition, case and blanks do not count.
 """
 
-import unicodedata
 from collections.abc import Iterator, Mapping
+
+from qwen3nb.metrics.near_copies import final_cluster, plain_text
 
 ITSELF = "queries that are also documents, which are left out of their own ranking"
 JUDGED_ITSELF = "queries that are also documents with a judgement, which counts"
@@ -14,19 +15,10 @@ _PREFIX_LENGTH = 8  # characters by which most documents are told from a query
 _BEGINNING_LENGTH = 8 * _PREFIX_LENGTH
 
 
-def plain_text(text: str) -> str:
-    """Return a text without differences of width, composition, case and blanks.
-
-    >>> plain_text(" Sort  a List ") == plain_text("sort a list")
-    True
-    """
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
 def documents_of_themselves(
     queries: Mapping[str, str],
     documents: Mapping[str, str],
-    qrels: Mapping[str, Mapping[str, int]],
+    qrels: Mapping[str, Mapping[str, float]],
 ) -> tuple[dict[str, list[str]], dict[str, int]]:
     """Return the documents which are a query itself, to remove from its ranking, and counts.
 
@@ -107,22 +99,15 @@ def with_copies(clusters: Mapping[str, str], queries: Mapping[str, str]) -> dict
         if not plain:
             continue
         # The first query with a text decides; clusters of its copies are merged into its cluster.
-        cluster = _final_cluster(cluster_of[query], merged_into)
+        cluster = final_cluster(cluster_of[query], merged_into)
         first_cluster = cluster_by_text.setdefault(plain, cluster)
-        earlier_cluster = _final_cluster(first_cluster, merged_into)
+        earlier_cluster = final_cluster(first_cluster, merged_into)
         if earlier_cluster != cluster:
             merged_into[cluster] = earlier_cluster
     final_clusters: dict[str, str] = {}
     for query, cluster in cluster_of.items():
-        final_clusters[query] = _final_cluster(cluster, merged_into)
+        final_clusters[query] = final_cluster(cluster, merged_into)
     has_copies = len(set(final_clusters.values())) < len(final_clusters)
     if clusters or has_copies:
         return final_clusters
     return {}
-
-
-def _final_cluster(cluster: str, merged_into: Mapping[str, str]) -> str:
-    """Return the cluster that a cluster is a part of after all mergers."""
-    while cluster in merged_into:
-        cluster = merged_into[cluster]
-    return cluster

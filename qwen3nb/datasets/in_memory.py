@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -25,8 +26,21 @@ ID = ("id", "_id", "qid", "query_id", "doc_id", "docid", "docno", "pid", "corpus
 TEXT = ("text", "query", "question", "document", "passage", "contents", "content", "body")
 TITLE = ("title",)
 QUERY_ID = ("query-id", "qid", "query")
-DOCUMENT_ID = ("corpus-id", "doc_id", "docid", "docno", "document_id", "document", "doc", "pid")
-GRADE = ("score", "relevance", "rel", "grade", "label", "judgment", "judgement", "rating")
+# In lists of judgements, "query" is the text of a query.
+JUDGED_QUERY_ID = ("query-id", "qid", "q_id", "topic", "topic_id", "topicid", "question_id")
+QUERY_TEXT = (
+    *("query", "question", "text", "query_text", "user_input"),
+    *("keywords", "keyword", "search_term", "search_query", "query_string", "q"),
+)
+DOCUMENT_ID = (
+    *("corpus-id", "doc_id", "docid", "docno", "document_id", "document", "doc", "pid"),
+    *("passage_id", "doc_no", "did"),
+)
+JUDGED_DOCUMENT = (*DOCUMENT_ID, "id", "_id", "name", "path", "url")
+GRADE = (
+    *("score", "relevance", "rel", "grade", "label", "judgment", "judgement", "rating"),
+    *("relevance_score", "relevance_grade", "qrel", "gain"),
+)
 FIRST = ("sentence1", "sentence_a", "text1", "text_a", "word1", "s1", "first")
 SECOND = ("sentence2", "sentence_b", "text2", "text_b", "word2", "s2", "second")
 GOLD = (
@@ -60,6 +74,25 @@ def table_rows(data: object, *, what: str) -> list[Row]:
             )
         rows.append(_without_missing(row))
     return rows
+
+
+def plain_content(data: object, *, what: str) -> object:
+    """Return data in memory as JSON would hold them: rows, or dictionaries.
+
+    Args:
+        data: a table, a dictionary such as qrels, or an object with the attributes ``queries`` and
+            ``relevant_docs``, such as LlamaIndex's EmbeddingQAFinetuneDataset.
+        what: what they are, for messages.
+
+    Raises:
+        DataError: they are none of these.
+    """
+    parts = {name: getattr(data, name, None) for name in ("queries", "corpus", "relevant_docs")}
+    if parts["queries"] is not None and parts["relevant_docs"] is not None:
+        return {name: part for name, part in parts.items() if part is not None}
+    if isinstance(data, Mapping) and not is_table(data):
+        return dict(data)
+    return table_rows(data, what=what)
 
 
 def is_table(data: object) -> bool:
@@ -176,6 +209,7 @@ def _columns(rows: Iterable[Row]) -> list[str]:
     return list(columns)
 
 
+@lru_cache(maxsize=1024, typed=True)  # the names of columns come back with each row
 def _only_letters(name: str) -> str:
     return _PUNCTUATION.sub("", str(name)).casefold()
 

@@ -7,12 +7,15 @@ Memory is limited: a line has at most 16 MiB, and a compressed file unpacks to a
 size (or 16 MiB). See `size_limit` for how to raise these limits.
 """
 
+import codecs
 import csv
+import io
 import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,11 +32,15 @@ LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
 _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
 _FREE = 16 << 20  # bytes that may be unpacked at any ratio
+_BLOCK = 1 << 16  # bytes
 _MOST_LISTED = 30
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as Excel writes "Unicode text"
 # Control characters, line and paragraph separators, and lone surrogates.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # tabs and line ends are text
+_QUOTED = re.compile('"[^"]*"')
+_STATED_SEPARATOR = re.compile(r'"?sep=([,;|\t])"?')
 Fields = Mapping[str, type | tuple[type, ...]]
 
 
@@ -109,7 +116,7 @@ def unpacked_limit(file: Path) -> int:
 def numbered_lines(file: Path, *, byte_limit: int | None = None) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line of a UTF-8 file, with its line break.
 
-    A byte order mark is skipped.
+    A byte order mark is skipped. A file with the mark of UTF-16 is read as such.
 
     Args:
         file: a regular file, unpacked if its name ends as in `COMPRESSED`.
@@ -130,10 +137,46 @@ def numbered_lines(file: Path, *, byte_limit: int | None = None) -> Iterator[tup
             # The stricter of two limits holds.
             if byte_limit is None or byte_limit > limit_of_file:
                 byte_limit = limit_of_file
+        is_utf_16 = _is_utf_16(file, packing)
         with open_unpacked(file, packing) as raw:
-            yield from stream_lines(raw, place=file, byte_limit=byte_limit, origin=origin)
+            lines = raw
+            if is_utf_16:
+                lines = io.BufferedReader(_Utf16AsUtf8(raw))
+            yield from stream_lines(lines, place=file, byte_limit=byte_limit, origin=origin)
+    except UnicodeDecodeError as error:  # UTF-16 that is cut
+        raise DataError(f"{file}: cannot be read (not {error.encoding}: {error.reason})") from None
     except DAMAGED as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
+
+
+class _Utf16AsUtf8(io.RawIOBase):
+    """The bytes of a file in UTF-16, as UTF-8."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._decoder = codecs.getincrementaldecoder("utf-16")()
+        self._pending = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._pending:
+            block = self._raw.read(_BLOCK)
+            text = self._decoder.decode(block, final=not block)
+            self._pending = text.encode("utf-8", "surrogatepass")
+            if not block:
+                break
+        size = min(len(buffer), len(self._pending))
+        buffer[:size] = self._pending[:size]
+        self._pending = self._pending[size:]
+        return size
+
+
+def _is_utf_16(file: Path, packing: str) -> bool:
+    """Return whether a file begins with a byte order mark of UTF-16."""
+    with open_unpacked(file, packing) as raw:
+        return raw.read(len(codecs.BOM_UTF16_LE)) in UTF_16_MARKS
 
 
 def stream_lines(
@@ -171,7 +214,7 @@ def stream_lines(
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            reason = f"cannot be read (not UTF-8: {error.reason})"
+            reason = f"cannot be read (not UTF-8: {error.reason}); save it as UTF-8"
             raise DataError(f"{place}:{number}: {reason}") from None
         if not text.endswith("\n"):
             text += "\n"
@@ -181,11 +224,15 @@ def stream_lines(
 def read_text(file: Path, *, byte_limit: int) -> str:
     """Return the text of a file of at most ``byte_limit`` bytes, without a byte order mark.
 
+    A compressed file is unpacked, with the limits of `numbered_lines`.
+
     Raises:
         DataError: unreadable, not UTF-8 (names the line), or too large.
     """
     if not file.is_file():
         raise DataError(f"{file}: no such file, or not a regular file")
+    if compression(file):
+        return "".join(line for _, line in numbered_lines(file, byte_limit=byte_limit))
     limit = size_limit(byte_limit)
     if file.stat().st_size > limit:
         raise DataError(f"{file}: expected at most {raised_limit(limit)}")
@@ -194,10 +241,13 @@ def read_text(file: Path, *, byte_limit: int) -> str:
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
     try:
+        if content.startswith(UTF_16_MARKS):
+            return content.decode("utf-16")
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1  # of the first invalid byte
-        raise DataError(f"{file}:{line}: cannot be read (not UTF-8: {error.reason})") from None
+        reason = f"cannot be read (not UTF-8: {error.reason}); save it as UTF-8"
+        raise DataError(f"{file}:{line}: {reason}") from None
 
 
 def unicode_text(text: str) -> bool:
@@ -284,14 +334,37 @@ def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]
 def csv_rows(file: Path, *, byte_limit: int | None = None) -> Iterator[tuple[int, list[str]]]:
     """Yield last line number and cells of each row of a CSV file, or of a quoted TSV file.
 
+    The separator is a tab in a TSV file. Elsewhere it is that of the first line: a comma, or else a
+    semicolon or a tab, as Excel writes in many countries. Rows of empty cells are left out.
+
     Raises:
         DataError: quotes that do not match.
     """
-    separator = ","
-    if ".tsv" in file.suffixes:
-        separator = "\t"
     lines = (line for _, line in numbered_lines(file, byte_limit=byte_limit))
-    yield from separated_rows(lines, separator, place=file)
+    first_line = next(lines, "")
+    separator = "\t"
+    if ".tsv" not in file.suffixes:
+        separator = csv_separator(first_line)
+    stated = _STATED_SEPARATOR.fullmatch(first_line.strip("\ufeff\r\n"))
+    if stated is not None:  # Excel's line "sep=;", which is no row
+        separator = stated[1]
+        first_line = "\n"
+    for number, cells in separated_rows(chain([first_line], lines), separator, place=file):
+        if any(cells):
+            yield number, cells
+
+
+def csv_separator(header: str) -> str:
+    """Return what separates the cells of a header: a comma, or else a semicolon or a tab.
+
+    >>> csv_separator('query;docid;rating'), csv_separator('query,"a;b",rating')
+    (';', ',')
+    """
+    unquoted = _QUOTED.sub("", header)
+    for separator in (",", ";", "\t"):
+        if separator in unquoted:
+            return separator
+    return ","
 
 
 def separated_rows(
@@ -312,7 +385,10 @@ def separated_rows(
             if cells:
                 yield reader.line_num, cells
     except csv.Error as error:
-        raise DataError(f"{place}:{reader.line_num}: invalid CSV ({error})") from None
+        raise DataError(
+            f"{place}:{reader.line_num}: invalid CSV ({error}); a quote in a text stands "
+            'twice, and the text in quotes: "a ""red"" hat"'
+        ) from None
 
 
 def csv_header(

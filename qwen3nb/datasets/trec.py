@@ -118,7 +118,8 @@ def _without_ties(scores: list[float]) -> list[float]:
 def qrels_bytes(file: Path, qrels: Qrels) -> bytes:
     """Return ``qrels`` in TREC format: ``query 0 document grade``, one per line.
 
-    Negative grades are written as 0. Raises DataError as `write_run`.
+    Negative grades are written as 0, and fractions as they are; trec_eval reads their whole part.
+    Raises DataError as `write_run`.
     """
     lines: list[str] = []
     for query in sorted(qrels):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.datasets.collection import TestCollection, find_collections, query_clusters
+from qwen3nb.datasets.collection import TestCollection, query_clusters
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.in_memory import is_table
 from qwen3nb.evaluation.mteb.evaluate import TaskItem
 from qwen3nb.evaluation.mteb.select import check_types, suite_tasks
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
+from qwen3nb.evaluation.retrieval.nano import find_collections_or_parts, nano_facts
 from qwen3nb.evaluation.retrieval.rerank import data_name, rerank
 from qwen3nb.evaluation.run import EvaluationRun, Job, Run, RunOptions, Work, evaluate_each
 from qwen3nb.metrics.retrieval import Measure, deepest, recorded_measures, score_run
@@ -26,7 +27,7 @@ from qwen3nb.models.options import BATCH_SIZE
 from qwen3nb.models.search.words import stated_words
 from qwen3nb.records.details import DataFacts, SearchFacts
 from qwen3nb.records.record import Result, TaskInfo
-from qwen3nb.tiers import TIERS
+from qwen3nb.tiers import NANO, TIERS
 from qwen3nb.utils.choices import split_names
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def evaluate(
     label: str = "",
     fingerprint: str = "",
     show_progress: bool = True,
+    watch: Callable[[Sequence[Result]], str] | None = None,
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
 
@@ -74,7 +76,8 @@ def evaluate(
             tokenizer.
         data: one or more test collections, or their folders, instead of MTEB tasks; or custom
             queries and documents from `load_domain`, evaluated as by `qwen3nb domain`.
-        tier: name of a tier; see `TIERS`.
+        tier: name of a tier; see `TIERS`. The tier ``nano`` also cuts tasks and collections that
+            are given, to at most 50 queries and 5,000 documents each.
         tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
             string of names; an empty string means the tier's tasks.
         types: types of these tasks to run, such as ``["Retrieval", "STS"]``; by default all.
@@ -101,6 +104,7 @@ def evaluate(
         fingerprint: for such an object, identifies its content; without it, vectors and records are
             not reused.
         show_progress: whether to show progress bars.
+        watch: called after each record with all so far; the text that it returns is printed.
 
     Raises:
         SpecError: ``model`` is not a known model.
@@ -132,6 +136,7 @@ def evaluate(
         "strict": strict,
         "batch_size": batch_size or getattr(model, "batch_size", None) or BATCH_SIZE,
         "show_progress": show_progress,
+        "watch": watch,
     }
     if relevance_threshold > 1 and (data is None or isinstance(data, Domain)):
         raise ValueError(
@@ -141,10 +146,17 @@ def evaluate(
         return _evaluate_tasks(model, options, tier=tier, tasks=tasks, types=types, limit=limit)
     _check_data_alone(data, tasks=tasks, types=types, limit=limit)
     if isinstance(data, Domain):
+        if tier == NANO:
+            raise ValueError(
+                "the tier nano cuts collections; got a Domain: write its data in the BEIR format, "
+                "or leave the tier out"
+            )
         return evaluate_domain([model], data, **options)
     if isinstance(data, TestCollection | Path | str):
         data = [data]
-    return _evaluate_data_sets(model, list(data), options, threshold=relevance_threshold)
+    return _evaluate_data_sets(
+        model, list(data), options, threshold=relevance_threshold, nano=tier == NANO
+    )
 
 
 def _evaluate_tasks(
@@ -172,16 +184,16 @@ def _evaluate_tasks(
 
 
 def _evaluate_data_sets(
-    model: Any, data_sets: list[Data], options: RunOptions, *, threshold: int
+    model: Any, data_sets: list[Data], options: RunOptions, *, threshold: int, nano: bool
 ) -> EvaluationRun:
     """Evaluate a model on test collections or their folders; see `evaluate`."""
     if reranks_only(model):
         if threshold > 1:
             raise ValueError("relevance_threshold is not for rerankers yet; leave it out")
-        return rerank(model, data_sets, **options)
+        return rerank(model, data_sets, nano=nano, **options)
     jobs: list[Job] = []
     for data_set in data_sets:
-        find = partial(_find, model, data_set, threshold)
+        find = partial(_find, model, data_set, threshold, nano)
         jobs.append((data_name(data_set), find))
     return evaluate_each(jobs, Run(**options), label=label_of(model), kind="collections")
 
@@ -229,11 +241,11 @@ class CollectionItem:
     collection: TestCollection
 
     @property
-    def name(self) -> str:
-        """Name of the collection."""
-        return self.collection.name
+    def key(self) -> str:
+        """Name of the collection, which says if it was cut."""
+        return self.collection.key
 
-    key = name
+    name = key
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -274,23 +286,26 @@ class CollectionItem:
             counts={**collection.counts, **stage.counts, **work.counts()},
             clusters=query_clusters(collection),
             substitute=collection.substitute,
+            selection=NANO if collection.nano else "",
         )
         threshold = collection.relevance_threshold
         # zeros: a query counts as 0 if none of its judged documents is relevant.
         scores = score_run(
             collection.qrels, stage.run, self.measures, threshold=threshold, zeros=True
         )
-        data = DataFacts()
+        data = DataFacts(nano=nano_facts(collection) or None)
         # The usual threshold is not stated.
         if threshold != 1:
-            data = DataFacts(relevance_threshold=threshold)
+            data = replace(data, relevance_threshold=threshold)
         search = SearchFacts(depth=self.depth, words=self._words(model.settings))
         result = work.record(task, scores, run, data=data, search=search)
         return run.with_runs(result, stage.run, collection.qrels)
 
 
-def _find(model: Any, data: Data, threshold: int) -> Iterator[tuple[Any, CollectionItem]]:
-    for collection in find_collections(data):
+def _find(
+    model: Any, data: Data, threshold: int, nano: bool
+) -> Iterator[tuple[Any, CollectionItem]]:
+    for collection in find_collections_or_parts(data, nano=nano):
         if threshold > 1:
             collection = replace(collection, relevance_threshold=threshold)
         yield model, CollectionItem(collection)

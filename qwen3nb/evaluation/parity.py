@@ -324,6 +324,7 @@ class _Reference:
         ]
         self.our_setup = Setup(query, passage)
         self._known: dict[str | _Input, NDArray[np.float32]] = {}  # vectors by input
+        self._ids: dict[tuple[Any, ...], list[Any]] = {}  # tokens by text and options
         runner = encoder.runner
         # Without a runner, only texts can be changed, not how they are read.
         self.has_runner = runner is not None
@@ -353,8 +354,12 @@ class _Reference:
         """Return the tokens of a text, without those that are added; else its words."""
         if not self.has_runner:
             return text.split()
-        options = {"add_special_tokens": False, "verbose": False, **options}
-        return list(self.encoder.tokenizer(text, **options)["input_ids"])
+        # Most changes are of the tokens: the same texts come again with each.
+        key = (text, *sorted(options.items()))
+        if key not in self._ids:
+            options = {"add_special_tokens": False, "verbose": False, **options}
+            self._ids[key] = list(self.encoder.tokenizer(text, **options)["input_ids"])
+        return self._ids[key]
 
     def vectors(self, setup: Setup, probes: Sequence[Probe]) -> Vectors:
         """Return the vectors (N, D) of probes; their lengths mean nothing."""

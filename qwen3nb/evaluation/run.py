@@ -11,6 +11,7 @@ import html
 import logging
 import os
 import re
+import sys
 import time
 import traceback
 import uuid
@@ -44,15 +45,17 @@ from qwen3nb.records.record import (
 )
 from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import ResultError, run_path
+from qwen3nb.records.stopped_early import may_be_reused
 from qwen3nb.records.verification import run_problems, unchanged_record
 from qwen3nb.utils.atomic_files import exclusive_lock, write_bytes, write_text
 from qwen3nb.utils.hardware import peak_memory
 from qwen3nb.utils.hints import missing_attribute
 from qwen3nb.utils.imports import DataFrame
-from qwen3nb.utils.progress import TaskBar
+from qwen3nb.utils.progress import SO_FAR, TaskBar
 from qwen3nb.utils.secrets import FRESH, known_secrets
 
 log = logging.getLogger(__name__)
+TEXTS_CUT = "texts cut to the maximum length"  # in the counts of a record
 _NOTE = ".error.txt"  # next to the record's path: why it could not be computed
 # What to write for attributes that one might guess.
 _INSTEAD = {
@@ -88,6 +91,7 @@ class RunOptions(TypedDict, total=False):
     runs: bool
     strict: bool
     show_progress: bool
+    watch: Callable[[Sequence[Result]], str] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +109,7 @@ class Run:
     runs: bool = False
     strict: bool = True
     show_progress: bool = True
+    watch: Callable[[Sequence[Result]], str] | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @property
@@ -291,12 +296,21 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
                     write_text(file.with_suffix(_NOTE), failures[name])
             except OSError:  # where no note can be written, no record can: on a full disk
                 raise error from None
+        else:
+            _show_watched(run, results)
     outcome = EvaluationRun(
         Results(results), tuple(reused), skipped, failures, label, kind, str(run.folder)
     )
     if run.strict:
         outcome.raise_failures()
     return outcome
+
+
+def _show_watched(run: Run, results: Sequence[Result]) -> None:
+    """Print what a watcher says of the records so far, on a line above the bar."""
+    text = run.watch(results) if run.watch is not None else ""
+    if text and run.show_progress:
+        TaskBar.write(f"{SO_FAR}{text}", file=sys.stderr)
 
 
 def _evaluate_or_reuse(model: Any, item: Item, run: Run) -> tuple[Result, bool]:
@@ -332,7 +346,7 @@ class Work:
         """Numbers of texts truncated, empty or with special tokens, and of tokens of a server."""
         work = self._done()
         numbers = {
-            "texts cut to the maximum length": work["cut"],
+            TEXTS_CUT: work["cut"],
             "empty texts": work["empty"],
             "texts with a special token of the tokenizer": work["special"],
             "tokens that the server counted": work["tokens"],
@@ -451,6 +465,8 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
             "another folder of records"
         )
     if result.model.identity != model.identity or not item.same(result, run.folder):
+        return None
+    if not may_be_reused(result, run.config):
         return None
     if result.environment.versions != Environment.current().versions:
         return None

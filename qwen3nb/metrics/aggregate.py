@@ -21,7 +21,7 @@ from pydantic import ConfigDict
 
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import INTERVALS, Array, Interval
-from qwen3nb.metrics.query_scores import QueryScores
+from qwen3nb.metrics.query_scores import QueryScores, rows_of_parts
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.schema import Count, Names, Number, Text, choice
 
@@ -165,7 +165,7 @@ def aggregate(
     """
     scores = QueryScores.of(per_query)
     # A part is a prefix of query ids, such as ``test/en/``; the empty one is of all queries.
-    samples = [scores.sample(columns, part) for part in parts or ("",)]
+    samples = scores.samples(columns, parts or ("",))
     outcome = aggregate_samples(samples, how=how, columns=columns, parts=parts)
     if outcome.interval not in PARALLEL:  # no method for parts with the same queries
         return outcome
@@ -192,18 +192,16 @@ def _are_correlated(samples: Sequence[Array], how: str) -> bool:
 
 
 def _have_same_queries(
-    queries: Iterable[str], prefixes: Sequence[str], samples: Sequence[Array]
+    queries: tuple[str, ...], prefixes: Sequence[str], samples: Sequence[Array]
 ) -> bool:
     """Whether there are parts whose queries have the same ids after the part's prefix."""
     sample_sizes = {len(sample) for sample in samples}
     if len(prefixes) < 2 or len(sample_sizes) > 1:
         return False
     # With the prefixes ``test/en/`` and ``test/de/``, ``test/en/12`` is the same as ``test/de/12``.
-    ids_by_prefix: dict[str, set[str]] = {prefix: set() for prefix in prefixes}
-    for query in queries:
-        for prefix in prefixes:
-            if query.startswith(prefix):
-                ids_by_prefix[prefix].add(query.removeprefix(prefix))
+    ids_by_prefix: dict[str, set[str]] = {}
+    for prefix, rows in rows_of_parts(queries, prefixes).items():
+        ids_by_prefix[prefix] = {queries[row].removeprefix(prefix) for row in rows}
     return all(ids_by_prefix[prefix] == ids_by_prefix[prefixes[0]] for prefix in prefixes)
 
 

@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from qwen3nb.metrics.columns import Column, numbers
+from qwen3nb.utils.format import names_in_words
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -306,6 +307,16 @@ def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | N
     return _wilson_interval(mean, ratio * _t_quantile(freedom, level) ** 2 / freedom)
 
 
+def possible_interval(interval: Interval, scores: Sequence[Array]) -> Interval:
+    """Cut the interval of a score to 0 to 1, if all scores are shares."""
+    lowest = min(float(values.min()) for values in scores)
+    highest = max(float(values.max()) for values in scores)
+    if lowest < 0 or highest > 1:
+        return interval
+    low, high = interval
+    return max(0.0, low), min(1.0, high)
+
+
 def _wilson_interval(share: float, weight: float) -> Interval:
     """Return Wilson's interval of a share, for ``weight`` t² / n; it contains the share."""
     centre = (share + weight / 2) / (1 + weight)
@@ -475,6 +486,4 @@ def interval_words(methods: Iterable[str]) -> str:
             names.append(name)
     if not names:
         return "none"
-    if len(names) == 1:
-        return names[0]
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return names_in_words(names)

@@ -12,8 +12,9 @@ array([0.5, 1. ])
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -62,11 +63,29 @@ def digest_of_queries(queries: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=_RECENT_ROWS)
-def sorted_rows(queries: tuple[str, ...], part: str = "") -> npt.NDArray[np.intp]:
-    """Return the rows of the queries whose id begins with ``part``, sorted by id."""
-    rows = [row for row, query in enumerate(queries) if query.startswith(part)]
-    rows.sort(key=queries.__getitem__)
-    return np.array(rows, np.intp)
+def sorted_rows(queries: tuple[str, ...]) -> npt.NDArray[np.intp]:
+    """Return the rows of the queries, sorted by id."""
+    return np.array(sorted(range(len(queries)), key=queries.__getitem__), np.intp)
+
+
+def rows_of_parts(
+    queries: tuple[str, ...], parts: Iterable[str]
+) -> dict[str, npt.NDArray[np.intp]]:
+    """Return the rows of the queries whose ids begin with each of some prefixes, sorted by id."""
+    rows = sorted_rows(queries)
+    rows_by_part = {}
+    # Ids with the same beginning stand next to each other, as they are sorted.
+    for part in parts:
+        beginning = partial(_beginning, queries, len(part))
+        first = bisect_left(rows, part, key=beginning)
+        last = bisect_right(rows, part, key=beginning)
+        rows_by_part[part] = rows[first:last]
+    return rows_by_part
+
+
+def _beginning(queries: tuple[str, ...], length: int, row: int) -> str:
+    """Return the first letters of the id in a row."""
+    return queries[row][:length]
 
 
 class QueryScores(Mapping[str, Mapping[str, float]]):
@@ -136,8 +155,24 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
             KeyError: there is no such column.
             ValueError: columns that do not cover the same queries, or a value that is not finite.
         """
-        rows = sorted_rows(self.queries, part)
-        values = np.stack([self.array(column)[rows] for column in columns], axis=1)
+        (sample,) = self.samples(columns, (part,))
+        return sample
+
+    def samples(self, columns: Sequence[str], parts: Sequence[str]) -> list[Array]:
+        """Return the values of several parts, each as `sample` does.
+
+        Raises:
+            KeyError, ValueError: as `sample`.
+        """
+        rows_by_part = rows_of_parts(self.queries, parts)
+        values = np.stack([self.array(column) for column in columns], axis=1)
+        return [self._scored(columns, values, rows_by_part[part]) for part in parts]
+
+    def _scored(
+        self, columns: Sequence[str], every_value: Array, rows: npt.NDArray[np.intp]
+    ) -> Array:
+        """Return the values (n, columns) of some rows, without those that have no score."""
+        values = every_value[rows]
         is_missing = np.isnan(values)
         is_missing_in_first = is_missing[:, :1]  # (n, 1), compared with every column
         differs_from_first = (is_missing != is_missing_in_first).any(axis=0)  # by column

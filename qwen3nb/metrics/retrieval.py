@@ -5,8 +5,13 @@ floats, ties by document id, descending; gains are linear in the grade (``nDCGex
 2^grade - 1), and grades of 0 or below have no gain; a judged query that is missing from the
 run scores 0. A query without a relevant document is omitted, or scores 0 on request, as in MTEB.
 
+A document without a judgement counts as not relevant, but for metrics of judged documents only:
+these score the ranking that is left without it. Grades may be fractions, such as means of several
+graders.
+
 References:
-    Järvelin and Kekäläinen 2002 (nDCG); Voorhees 1999 (MRR); Buckley and Voorhees 2005.
+    Järvelin and Kekäläinen 2002 (nDCG); Voorhees 1999 (MRR); Buckley and Voorhees 2005; Buckley and
+    Voorhees 2004 (bpref); Sakai 2007 (condensed rankings); McSherry and Najork 2008 (ties).
 """
 
 import math
@@ -20,9 +25,9 @@ import numpy as np
 from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.run_arrays import RunArrays
 
-Qrels = Mapping[str, Mapping[str, int]]
+Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Mapping[str, float]]
-Grades = Sequence[int]
+Grades = Sequence[float]
 # A list per query, in order; or, by query, a list or a dictionary of numbers by document.
 Rankings: TypeAlias = (
     Sequence[Iterable[Hashable]]
@@ -35,7 +40,12 @@ JUDGED = "Judged@10"  # recorded with every score on own data, and no score itse
 # Names of counts in records; the second follows the name of a part of a fusion.
 NOTHING_FOUND = "queries for which nothing was retrieved, counted as 0"
 PART_FOUND_NOTHING = ", a part of the fusion, retrieved nothing"
-_NAME = re.compile(r"(?P<metric>[A-Za-z]+)@(?P<depth>[1-9]\d*)")  # such as ``nDCG@10``
+# Documents of a ranking in which metrics of judged documents only look for them, as in TREC.
+JUDGED_DEPTH = 1000
+# Such as ``nDCG@10``, ``P(rel=2)@5`` and ``bpref``, as ir_measures writes them.
+_NAME = re.compile(
+    r"(?P<metric>[A-Za-z_]+)(\(rel=(?P<threshold>\d+(\.\d+)?)\))?(@(?P<depth>[1-9]\d*))?"
+)
 
 
 def _dcg(gains: Sequence[float]) -> float:
@@ -96,6 +106,26 @@ def _average_precision(grades: Grades, ideal: Grades, k: int) -> float:
     return total / len(ideal)
 
 
+def _bpref(grades: Grades, judged: Grades, k: int) -> float:
+    """Share of preferences for relevant documents over others that the ranking keeps.
+
+    Each relevant document is compared with the first R documents that are judged not relevant,
+    where R is the number of relevant ones. Source: Buckley and Voorhees 2004, in the form of
+    trec_eval: with fewer than R of them, their number takes the place of R.
+    """
+    relevant_count = _relevant(judged)
+    compared_count = min(relevant_count, len(judged) - relevant_count)
+    total, not_relevant_before = 0.0, 0
+    for grade in grades:
+        if grade <= 0:
+            not_relevant_before += 1
+        elif not_relevant_before == 0:
+            total += 1
+        else:
+            total += 1 - min(not_relevant_before, relevant_count) / compared_count
+    return total / relevant_count
+
+
 @dataclass(frozen=True)
 class Metric:
     """How a query is scored, and what the metric needs to be right on any data."""
@@ -107,6 +137,13 @@ class Metric:
     # another: on data with a relevance threshold, grades from the threshold are relevant.
     graded: bool
     formula: str = ""  # anchor of its formula in ``book/methods.md``, after ``formula-``
+    # Whether documents without a judgement are left out before. It then takes the grades of all
+    # judged documents in place of those of the relevant ones.
+    judged_only: bool = False
+    has_depth: bool = True  # whether a depth belongs to its name, as in ``nDCG@10``
+    # Whether documents of equal scores share the mean of their grades. As DCG is linear in gains
+    # that are grades, it then is the mean over all orders of these documents.
+    averages_ties: bool = False
 
 
 METRICS: dict[str, Metric] = {
@@ -118,6 +155,10 @@ METRICS: dict[str, Metric] = {
     "Hit": Metric(_hit, graded=False, formula="recall"),
     "Judged": Metric(_judged, graded=False, formula="precision"),
     "nDCGexp": Metric(_ndcg_exponential, graded=True, formula="ndcg"),
+    "bpref": Metric(_bpref, graded=False, formula="bpref", judged_only=True, has_depth=False),
+    "condensed_nDCG": Metric(_ndcg, graded=True, formula="condensed", judged_only=True),
+    "condensed_MRR": Metric(_mrr, graded=False, formula="condensed", judged_only=True),
+    "tie_averaged_nDCG": Metric(_ndcg, graded=True, formula="ties", averages_ties=True),
 }
 
 # Measures of records by kind of evaluation, in the order of tables. A measure added here is
@@ -134,6 +175,10 @@ RECORDED: dict[str, tuple[str, ...]] = {
 }
 
 
+# Of own data, on request: they need deeper searches, so that one asked for brings the others.
+OF_JUDGED_DOCUMENTS = ("bpref", "condensed_nDCG@10", "condensed_MRR@10")
+
+
 class Measure(str):
     """A metric of `METRICS` at a depth: a name such as ``nDCG@10``, which it prints and equals.
 
@@ -141,34 +186,68 @@ class Measure(str):
     >>> measure, measure.depth, {measure: 0.5}["nDCG@10"]
     ('nDCG@10', 10, 0.5)
 
+    ``bpref`` has no depth. ``P(rel=2)@5`` has a threshold of its own: grades from 2 are relevant.
+
     Raises:
-        ValueError: an unknown metric, or no depth; lists the choices.
+        ValueError: an unknown metric, or no depth; lists the choices. Or a threshold of a metric
+            that reads grades as they are.
     """
 
     metric: str  # its name in `METRICS`
     depth: int  # number of documents that count
+    threshold: float | None  # lowest relevant grade, if the name states one
+    search_depth: int  # number of documents that a search must return for it
+    graded: bool  # whether it reads grades as they are; see `Metric`
+    judged_only: bool  # whether it leaves out documents without a judgement
+    averages_ties: bool  # whether documents of equal scores share the mean of their grades
 
     def __new__(cls, name: str) -> Self:
         """Return the measure of a name such as ``nDCG@10``."""
         match = _NAME.fullmatch(name)  # ``<metric>@<depth>``
-        if match is None or match["metric"] not in METRICS:
+        metric = METRICS.get(match["metric"]) if match is not None else None
+        if match is None or metric is None or metric.has_depth != (match["depth"] is not None):
+            with_depth = [other for other in METRICS if METRICS[other].has_depth]
+            without_depth = [other for other in METRICS if not METRICS[other].has_depth]
             raise ValueError(
-                f"unknown metric {name!r}; choose one of {', '.join(METRICS)} with a depth, "
-                "as in nDCG@10"
+                f"unknown metric {name!r}; choose one of {', '.join(with_depth)} with a depth, "
+                f"as in nDCG@10, or {', '.join(without_depth)}"
+            )
+        threshold = match["threshold"]
+        if threshold is not None and (metric.graded or float(threshold) == 0):
+            raise ValueError(
+                f"{name}: expected a threshold above 0, of a metric without grades, as in "
+                "P(rel=2)@5"
             )
         measure = super().__new__(cls, name)  # the text itself
+        measure.threshold = None if threshold is None else float(threshold)
         measure.metric = match["metric"]
-        measure.depth = int(match["depth"])
+        measure.depth = int(match["depth"] or JUDGED_DEPTH)
+        measure.graded = metric.graded
+        measure.judged_only = metric.judged_only
+        measure.averages_ties = metric.averages_ties
+        measure.search_depth = measure.depth
+        if metric.judged_only:
+            measure.search_depth = max(measure.depth, JUDGED_DEPTH)
         return measure
 
     @property
-    def graded(self) -> bool:
-        """Whether it reads grades as they are; see `Metric`."""
-        return METRICS[self.metric].graded
+    def needs_whole_ranking(self) -> bool:
+        """Whether it reads documents below its depth: judged ones, or all of equal scores."""
+        return self.judged_only or self.averages_ties
 
     def score(self, grades: Grades, ideal: Grades) -> float:
         """Return the value of one query from its grades, 0 or 1 unless the metric is `graded`."""
         return METRICS[self.metric].score(grades, ideal, self.depth)
+
+    def score_ranking(self, ranking: "JudgedRanking") -> float:
+        """Return the value of one query from its ranking, binary unless the metric is `graded`."""
+        metric = METRICS[self.metric]
+        if self.judged_only:
+            grades = [grade for grade in ranking.grades if grade != UNJUDGED]
+            return metric.score(grades, ranking.judged, self.depth)
+        if self.averages_ties:
+            return metric.score(ranking.tie_means(), ranking.ideal, self.depth)
+        return metric.score(ranking.grades, ranking.ideal, self.depth)
 
 
 def recorded_measures(kind: str) -> tuple[Measure, ...]:
@@ -178,10 +257,18 @@ def recorded_measures(kind: str) -> tuple[Measure, ...]:
 
 def deepest(measures: Iterable[Measure]) -> int:
     """Return the number of documents that the deepest of ``measures`` needs; 0 without any."""
-    return max((measure.depth for measure in measures), default=0)
+    return max((measure.search_depth for measure in measures), default=0)
 
 
-def relevance(grade: int, threshold: int) -> int:
+def find_measure(name: str) -> Measure | None:
+    """Return the measure of a name; None if it is no measure of rankings."""
+    try:
+        return Measure(name)
+    except ValueError:
+        return None
+
+
+def relevance(grade: float, threshold: float) -> int:
     """Return 1 for a grade from the threshold, else 0; `UNJUDGED` stays."""
     if grade == UNJUDGED:
         return UNJUDGED
@@ -231,22 +318,72 @@ class JudgedRanking:
 
     grades: Grades  # of the ranked documents, best first; `UNJUDGED` without a judgement
     ideal: Grades  # of all relevant documents, highest first
+    judged_count: int = 0  # number of all judged documents
+    # Numbers of ranked documents with equal scores, from the first; empty if none are equal.
+    ties: Sequence[int] = ()
 
     @classmethod
-    def of(cls, judgements: Mapping[str, int], documents: Iterable[str]) -> Self:
-        """Return the grades of ranked documents; grades below 0 count as 0."""
+    def of(
+        cls,
+        judgements: Mapping[str, float],
+        documents: Iterable[str],
+        scores: Mapping[str, float] | None = None,
+    ) -> Self:
+        """Return the grades of ranked documents; grades below 0 count as 0.
+
+        With ``scores``, documents of equal scores are known.
+        """
+        ranked = list(documents)
         grades = []
-        for document in documents:
+        for document in ranked:
             grade = judgements.get(document)
             grades.append(UNJUDGED if grade is None else max(grade, 0))
         positive = [grade for grade in judgements.values() if grade > 0]
-        return cls(grades, sorted(positive, reverse=True))
+        ideal = sorted(positive, reverse=True)
+        ties: list[int] = []
+        if scores is not None:
+            ties = _sizes_of_ties([scores[document] for document in ranked])
+        return cls(grades, ideal, len(judgements), ties)
 
-    def binary(self, threshold: int) -> Self:
+    @property
+    def judged(self) -> list[float]:
+        """The grades of all judged documents, highest first."""
+        return [*self.ideal, *[0] * (self.judged_count - len(self.ideal))]
+
+    def binary(self, threshold: float) -> Self:
         """Return the ranking with 1 for grades from the threshold, and 0 for those below."""
         grades = [relevance(grade, threshold) for grade in self.grades]
         ideal = [1 for grade in self.ideal if grade >= threshold]
-        return type(self)(grades, ideal)
+        return type(self)(grades, ideal, self.judged_count, self.ties)
+
+    def tie_means(self) -> list[float]:
+        """Return the grades with the mean of those of equal scores in place of each.
+
+        Documents without a judgement count as 0. Source: McSherry and Najork, "Computing
+        information retrieval performance measures efficiently in the presence of tied scores"
+        (ECIR 2008).
+        """
+        means: list[float] = []
+        for size in self.ties:
+            tied_grades = self.grades[len(means) : len(means) + size]
+            mean = sum(max(grade, 0) for grade in tied_grades) / size
+            means += [mean] * size
+        return means
+
+
+def _sizes_of_ties(scores: Sequence[float]) -> list[int]:
+    """Return the numbers of equal scores, as 32-bit floats, of a ranking from its best."""
+    sizes: list[int] = []
+    with np.errstate(over="ignore"):  # beyond 32 bits, a score is infinite
+        rounded_scores = np.asarray(scores, dtype=np.float64).astype(np.float32).tolist()
+    previous_score = math.nan
+    for score in rounded_scores:
+        if score == previous_score:
+            sizes[-1] += 1
+        else:
+            sizes.append(1)
+        previous_score = score
+    return sizes
 
 
 def score_run(
@@ -254,7 +391,7 @@ def score_run(
     run: Run,
     metrics: Iterable[str] = ("nDCG@10",),
     *,
-    threshold: int = 1,
+    threshold: float = 1,
     zeros: bool = False,
 ) -> QueryScores:
     """Compute the value per metric and query id.
@@ -264,17 +401,21 @@ def score_run(
     {'MRR@10': {'q': 0.5}, 'Recall@1': {'q': 0.0}}
 
     Args:
-        qrels: grade per query and document.
+        qrels: grade per query and document; fractions are gains as they are.
         run: score per query and document; higher is better.
-        metrics: names of a `Measure`, such as ``nDCG@10``.
-        threshold: lowest grade that is relevant for metrics that are not graded.
+        metrics: names of a `Measure`, such as ``nDCG@10`` or ``bpref``.
+        threshold: lowest grade that is relevant for metrics that are not graded and whose name
+            states no other, such as ``P(rel=2)@5``.
         zeros: whether a query with judgements, none of them relevant, scores 0.
 
     Raises:
         ValueError: an unknown metric (lists the choices), or a score that is not finite.
     """
     measures = [Measure(metric) for metric in metrics]
-    depth = deepest(measures)
+    depth: int | None = deepest(measures)
+    if any(measure.needs_whole_ranking for measure in measures):
+        depth = None
+    reads_ties = any(measure.averages_ties for measure in measures)
     values: dict[str, dict[str, float]] = {str(measure): {} for measure in measures}
     for query, judgements in qrels.items():
         has_relevant = any(grade > 0 for grade in judgements.values())
@@ -287,12 +428,15 @@ def score_run(
             documents = ranking(run, query, depth)
         except ValueError as error:
             raise ValueError(f"query {query!r}: {error}") from None
-        graded_ranking = JudgedRanking.of(judgements, documents)
+        scores = run.get(query, {}) if reads_ties else None
+        graded_ranking = JudgedRanking.of(judgements, documents, scores)
         binary_ranking = graded_ranking.binary(threshold)
         for measure in measures:
             judged_ranking = graded_ranking if measure.graded else binary_ranking
+            if measure.threshold is not None:
+                judged_ranking = graded_ranking.binary(measure.threshold)
             if judged_ranking.ideal:  # else nothing is relevant at this threshold
-                values[measure][query] = measure.score(judged_ranking.grades, judged_ranking.ideal)
+                values[measure][query] = measure.score_ranking(judged_ranking)
             elif zeros:
                 values[measure][query] = 0.0
     return QueryScores.of(values)
@@ -377,7 +521,7 @@ def _judged_queries(
             f"expected as many rankings as sets of relevant documents; got {len(retrieved)} and "
             f"{len(relevant)}"
         )
-    qrels: dict[str, dict[str, int]] = {}
+    qrels: dict[str, dict[str, float]] = {}
     run: dict[str, dict[str, float]] = {}
     queries: list[tuple[list[Any], list[Any]]] = []
     for name, ranking_of_query, answers in zip(names, retrieved, relevant, strict=True):
@@ -450,10 +594,18 @@ def _ranked_documents(documents: Any, query: object) -> list[Any]:
     return list(documents)
 
 
-def _grades_of(answers: Any) -> dict[Any, int]:
+def _grades_of(answers: Any) -> dict[Any, float]:
     """Return the grade of each document that is relevant to a query."""
     if isinstance(answers, str):  # a single one
         return {answers: 1}
     if isinstance(answers, Mapping):
-        return {document: int(grade) for document, grade in answers.items()}
+        return {document: _as_number(grade) for document, grade in answers.items()}
     return dict.fromkeys(answers, 1)
+
+
+def _as_number(grade: Any) -> float:
+    """Return a grade of any library as a number of Python; a fraction stays one."""
+    number = float(grade)
+    if number.is_integer():
+        return int(number)
+    return number

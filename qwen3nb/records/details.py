@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from qwen3nb.utils.schema import Amount, FileName, Name, bounded_json, shortened
 
+TOP_DEPTH = 10  # first documents of a query that a record names, on own data with their grades
 _ONLY_THESE = ConfigDict(extra="forbid")
 Json = Annotated[Any, AfterValidator(bounded_json)]
 JsonObject = Annotated[dict[str, Any], AfterValidator(bounded_json)]
@@ -25,8 +26,53 @@ Digests = dict[FileName, Name]  # SHA-256 by file name
 class Judgements(TypedDict):
     """Grades of one query: of its first documents, and of all relevant ones, highest first."""
 
-    first: list[int]
-    ideal: list[int]
+    first: list[int | float]
+    ideal: list[int | float]
+
+
+class GeneratedFacts(TypedDict):
+    """How many queries were generated from documents, and how."""
+
+    queries: int  # how many of those that are scored
+    kinds: dict[Name, int]  # the same by how they were made
+    origins: JsonList  # with which seed and model, and from which documents
+
+
+class FittedWeights(TypedDict):
+    """The weights of a fusion, chosen by the grades; see `qwen3nb.metrics.fusion_weights`."""
+
+    parts: list[str]  # labels of the models
+    metric: str  # by which the weights were chosen
+    weights: list[Amount]  # of the parts, for other queries: chosen on all queries
+    folds: list[list[Amount]]  # those for the queries of each fold; empty if none were chosen
+    totals: list[list[Amount]]  # by fold, the sum of scores for each combination of weights
+    same_queries: Amount | None  # mean score with the weights that all queries chose
+    reason: str  # why no weights were chosen; or empty
+
+
+class NanoFacts(TypedDict):
+    """How a small set was cut from a large one; see `qwen3nb.datasets.nano`."""
+
+    part: Name  # the collection; of a task with several, with its subset and split
+    rule: int  # number of the rule
+    seed: int  # of its draws
+    limits: list[int]  # most queries and documents
+    queries: list[int]  # how many were drawn, of how many with a relevant document
+    documents: list[int]  # how many were taken, of how many
+    relevant: int  # how many of the documents are relevant for a query
+    candidates: int  # others that came with the queries
+    judged_zeros: int  # others that were judged not to be relevant
+    hard_negatives: int  # others that BM25 found
+    others: int  # drawn
+    source: Name  # SHA-256 of the large set
+    sha256: Name  # of the small set
+
+
+def lacks_queries(part: NanoFacts) -> bool:
+    """Return whether documents that must stay left no room for all queries that it could have."""
+    drawn, available = part["queries"]
+    most_queries, _ = part["limits"]
+    return drawn < min(most_queries, available)
 
 
 @dataclass(frozen=True)
@@ -38,18 +84,31 @@ class DataFacts:
     group: str | None = None  # the group of collections that it is part of, such as ``CQADupStack``
     parts: int | None = None  # number of collections in the group; 0 without a group
     limit: int | None = None  # the limit applied to a reranked collection; 0 for none
-    relevance_threshold: int | None = None  # lowest grade that is relevant for binary metrics
+    nano: list[NanoFacts] | None = None  # None where the data are whole, or were limited
+    # lowest grade that is relevant for binary metrics
+    relevance_threshold: int | float | None = None
     boosts: JsonObject | None = None  # how scores of own documents are multiplied
     negative_cosine: str | None = None  # how boosts change a cosine below 0
     dropped: JsonList | None = None  # queries without a relevant document
     notes: JsonList | None = None  # irregularities of own data, a sentence each
     queries: JsonObject | None = None  # text by query id
     judgements: dict[str, Judgements] | None = None  # by query id
+    generated: GeneratedFacts | None = None  # None if people asked all queries
 
     @property
     def complete(self) -> bool:
         """Whether own documents without a grade are stated not to be relevant."""
         return self.boosts is not None and self.judgements is None
+
+
+class SplitDocuments(TypedDict):
+    """Own documents that a model searched by their chunks; see `qwen3nb.models.search.chunks`."""
+
+    model: Name  # label; of a part, for a fusion
+    size: int  # of a chunk, at most
+    unit: Name  # ``tokens`` or ``characters``
+    documents: int  # that were longer
+    chunks: int  # of these documents
 
 
 @dataclass(frozen=True)
@@ -63,6 +122,9 @@ class SearchFacts:
     counts: JsonObject | None = None  # numbers of pairs that were reranked, and of cuts
     dimensions: int | None = None  # of the vectors; None without vectors
     seconds_per_query: Amount | None = None  # median of single queries
+    bytes_per_document: Amount | None = None  # of vectors that are sparse, or one per token
+    fitted: FittedWeights | None = None  # of a fusion whose weights grades have chosen
+    split: list[SplitDocuments] | None = None  # documents in chunks; None where none was split
 
 
 class FirstRun(TypedDict):
@@ -127,7 +189,10 @@ _PLACES = {
     **dict.fromkeys(("dropped", "notes", "queries"), "data"),
     "dimensions": "search",
     "judgements": "data",
-    **dict.fromkeys(("words", "seconds_per_query"), "search"),
+    "generated": "data",
+    "nano": "data",
+    **dict.fromkeys(("words", "seconds_per_query", "bytes_per_document"), "search"),
+    **dict.fromkeys(("fitted", "split"), "search"),
     **dict.fromkeys(("qrels", "runs", "first_run"), "files"),
 }
 

@@ -85,6 +85,7 @@ SCHEMA = "qwen3nb.result/5"
 ONE_FILE = "qwen3nb.result/4"  # with the scores and the best documents in the JSON
 # Older schemas, with all details in one mapping, ``config``; see `qwen3nb.records.details`.
 _UNTYPED = {"qwen3nb.result/3": SCHEMA, "qwen3nb.result/2": ONE_FILE}
+GENERATED = "generated-"  # how the revision of own data begins that have generated queries
 SUBSTITUTE = "local-"  # how the revision of a mirror's folder begins that is not MTEB's data
 _VERSIONS = """
     qwen3nb torch transformers sentence-transformers mteb datasets bm25s numpy scipy scikit-learn
@@ -111,6 +112,24 @@ def is_substitute(revision: str) -> bool:
     (True, False)
     """
     return revision.startswith(SUBSTITUTE)
+
+
+def is_generated(revision: str) -> bool:
+    """Return whether a revision is that of queries some of which were generated from documents.
+
+    >>> is_generated("generated-0123456789abcdef"), is_generated("0123456789abcdef")
+    (True, False)
+    """
+    return revision.startswith(GENERATED)
+
+
+def short_revision(revision: str) -> str:
+    """Return the first digits of a revision.
+
+    >>> short_revision("0228b52cf27578f30900b9e5271d331663"), short_revision("generated-0123456789")
+    ('0228b52c', '01234567')
+    """
+    return revision.removeprefix(GENERATED)[:8]
 
 
 @dataclass(frozen=True)
@@ -168,6 +187,8 @@ class TaskInfo:
     # revision of a mirror's substitute for the data of an MTEB task, where ``revision`` is the
     # digest of a collection; omitted from the file if empty
     substitute: Name = ""
+    # key of the whole task, of the record of one of its parts; omitted from the file if empty
+    part_of: Name = ""
 
     @property
     def is_substitute(self) -> bool:
@@ -175,9 +196,24 @@ class TaskInfo:
         return is_substitute(self.substitute or self.revision)
 
     @property
+    def short_revision(self) -> str:
+        """The first digits of the revision."""
+        return short_revision(self.revision)
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether some of the queries were generated from the documents."""
+        return is_generated(self.revision)
+
+    @property
     def key(self) -> str:
         """The task's name and selection, as in ``STS17-en-en``; also the record's file name."""
         return f"{self.name}-{self.selection}" if self.selection else self.name
+
+    @property
+    def whole(self) -> str:
+        """The key of the whole task, of which this may be a part."""
+        return self.part_of or self.key
 
 
 @dataclass(frozen=True)
@@ -190,6 +226,11 @@ class Part:
     languages: Names  # its languages, as MTEB writes them, such as ``eng-Latn``
     score: Aggregate  # the aggregate of the task's main metric on this part
     mteb: Number  # the main score that MTEB reports for it
+
+    @property
+    def prefix(self) -> str:
+        """How the ids of its queries begin in the record of the whole task."""
+        return f"{self.split}/{self.subset}/"
 
 
 @dataclass(frozen=True)
@@ -516,7 +557,7 @@ def _fields_without_rows(result: Result) -> dict[str, object]:
         fields[name] = stated(getattr(result, name))
     task = fields["task"]
     # Older records have no such field.
-    for name in ("clusters", "substitute"):
+    for name in ("clusters", "substitute", "part_of"):
         if not task[name]:
             del task[name]
     return fields

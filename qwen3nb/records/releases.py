@@ -10,12 +10,10 @@ A release is written atomically. Files named by their content are hard links whe
 supports them: such files are replaced, never changed.
 """
 
-import os
 import platform
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results, records_under, verify_folder
 from qwen3nb.utils.atomic_files import (
     exclusive_lock,
+    link_or_copy,
     new_folder,
     read_json,
     sha256_file,
@@ -189,10 +188,9 @@ def _copy(
         copy.parent.mkdir(parents=True, exist_ok=True)
         # Never changed, so a hard link is as good as a copy.
         if file.suffix in _NAMED_BY_CONTENT:
-            with suppress(OSError):  # another file system, or one without links
-                os.link(file, copy)
-                continue
-        shutil.copyfile(file, copy)
+            link_or_copy(file, copy)
+        else:
+            shutil.copyfile(file, copy)
 
 
 def _citation(release: str, records: Results, today: datetime) -> str:

@@ -15,12 +15,13 @@ from qwen3nb.records.record import Result
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_file
 from qwen3nb.utils.choices import check_choice
-from qwen3nb.utils.format import inert_text
+from qwen3nb.utils.format import first_names, inert_text
 from qwen3nb.utils.hints import missing_attribute
 from qwen3nb.utils.imports import DataFrame
 
 Names = str | Iterable[str]
-_RICHEST_FIRST = ("full", "fast", "pydocs", "smoke")  # the tier that pages, cards and tables show
+# The tier that pages, cards and tables show.
+_RICHEST_FIRST = ("full", "multilingual", "nano", "fast", "pydocs", "smoke")
 _TYPES_WITH_TEXTS = ("Retrieval", "Reranking")  # of MTEB's tasks, whose queries have ids
 # What to write for attributes that one might guess.
 _INSTEAD = {
@@ -98,7 +99,8 @@ class Results(Sequence[Result]):
         noun = "record"
         if len(self) > 1:
             noun = "records"
-        models, tasks = _first_names(self.models), _first_names(self.tasks)
+        models = first_names(self.models, most=_NAMES_SHOWN)
+        tasks = first_names(self.tasks, most=_NAMES_SHOWN)
         return f"<Results: {len(self)} {noun}; models {models}; tasks {tasks}{unreadable}>"
 
     if not TYPE_CHECKING:  # which knows the attributes
@@ -304,6 +306,34 @@ class Results(Sequence[Result]):
         """
         return _lookup("answers.candidates", "compare_candidates")(self, current=current, **options)
 
+    def choose(self, candidates: Iterable[str], **options: Any) -> Any:
+        """Choose a model on one half of the queries, report it on the other; measures what lacks.
+
+        Args:
+            candidates: models, and trainings that stand for their checkpoints.
+            options: of `qwen3nb.answers.choosing.choose`, such as ``tier`` and ``soup``.
+        """
+        return _lookup("answers.choosing", "choose")(list(candidates), **options)
+
+    def forgetting(self, before: str = "", after: str = "", **options: Any) -> Any:
+        """Return which queries a training lost and won, by groups; see `answers.forgetting`.
+
+        Args:
+            before: label of the earlier model; by default, the first step of the newest training.
+            after: label of the later model; by default, its last step.
+            options: of `qwen3nb.answers.forgetting.forgetting`, such as ``task`` and ``topics``.
+        """
+        return _lookup("answers.forgetting", "forgetting")(self, before, after, **options)
+
+    def race(self, models: Iterable[str], **options: Any) -> Any:
+        """Measure models on a benchmark until the best are certain; see `answers.race`.
+
+        Args:
+            models: two or more specs.
+            options: of `qwen3nb.answers.race.until_certain`, such as ``benchmark`` and ``top``.
+        """
+        return _lookup("answers.race", "until_certain")(list(models), **options)
+
     def own_data(self, name: str = "", *, current: str = "", seed: int = 0) -> Any:
         """Return which model to use on one's own search data; see `answers.own_data`.
 
@@ -314,6 +344,28 @@ class Results(Sequence[Result]):
         """
         question = _lookup("answers.own_data", "own_data")
         return question(self, name, current=current, seed=seed)
+
+    def query_worth(self, models: Iterable[Any], data: object, **options: Any) -> Any:
+        """Measure what generated queries are worth; see `answers.query_worth`.
+
+        Args:
+            models: three or more; values of `Model`, or specs.
+            data: real queries and their documents: a BEIR folder, an MTEB retrieval task, or a
+                query file with ``documents``.
+            options: of `qwen3nb.answers.query_worth.query_worth`, such as ``number`` and ``kinds``.
+        """
+        return _lookup("answers.query_worth", "query_worth")(models, data, **options)
+
+    def migration(self, old: object, new: object, **options: Any) -> Any:
+        """Rehearse the change from one model to another on own data; see `answers.migration`.
+
+        Args:
+            old: the model in use: a value of `Model`, or a spec.
+            new: its successor.
+            options: of `qwen3nb.answers.migration.migration`, such as ``queries`` and
+                ``documents``.
+        """
+        return _lookup("answers.migration", "migration")(old, new, **options)
 
     def prompts(self, *, seed: int = 0) -> Any:
         """Return what the choice of a prompt changes, from the records of sets of prompts.
@@ -353,9 +405,26 @@ class Results(Sequence[Result]):
         """Compare jointly trained adapters with specialists; see `answers.interference`."""
         return _lookup("answers.interference", "interference")(self, outputs, **options)
 
+    def interference_by(
+        self, by: str = "layer", outputs: Path | str = "", **options: object
+    ) -> Any:
+        """Exchange each part of joint adapters for the specialists'; measures what lacks.
+
+        Args:
+            by: ``layer``, ``kind`` of module, or single ``module``.
+            outputs: folder of ``<configuration>/seed_<n>``; by default all below ``runs/``.
+            options: of `qwen3nb.answers.interference_parts.interference_by`, such as ``kind``,
+                ``tier``, ``data`` and ``specialist``.
+        """
+        return _lookup("answers.interference_parts", "interference_by")(by, outputs, **options)
+
     def reranking(self, data_sets: Iterable[Any] = (), **options: object) -> Any:
         """Compare reranked runs with their first stage; see `answers.reranking`."""
         return _lookup("answers.reranking", "reranking")(self, data_sets, **options)
+
+    def over_seeds(self, *arms: str, **options: object) -> Any:
+        """Compare trainings of several seeds; see `qwen3nb.answers.seeds.over_seeds`."""
+        return _lookup("answers.seeds", "over_seeds")(self, *arms, **options)
 
     def trainings(self, **options: object) -> Any:
         """Return scores by step, losses and gradient conflicts; see `answers.trainings`."""
@@ -407,14 +476,6 @@ def _as_list(names: Names) -> list[str]:
     if isinstance(names, str):
         return [names]
     return list(names)
-
-
-def _first_names(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    text = ", ".join(names[:_NAMES_SHOWN])
-    if len(names) > _NAMES_SHOWN:
-        text += f" and {len(names) - _NAMES_SHOWN} more"
-    return text
 
 
 def _lookup(module: str, name: str) -> Callable[..., Any]:

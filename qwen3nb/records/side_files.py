@@ -291,7 +291,13 @@ class StoredScores(QueryScores):
         """
         if column not in self.counts:
             raise KeyError(column)
-        return read_only(_column(self.file, column).to_numpy())
+        return _score_array(self.file, column)
+
+
+@lru_cache(maxsize=_RECENT)
+def _score_array(file: SideFile, name: str) -> Array:
+    """Return a column of scores, read-only: one comparison asks for it several times."""
+    return read_only(_column(file, name).to_numpy())
 
 
 class StoredTop(Mapping[str, list[str]]):

@@ -12,6 +12,7 @@ from qwen3nb import paths
 from qwen3nb.records.record import Result, in_list, places
 from qwen3nb.records.results import Results, from_oldest
 from qwen3nb.records.side_files import ResultError
+from qwen3nb.records.stopped_early import why_left_out
 from qwen3nb.records.verification import (
     Verifier,
     folder_problems,
@@ -48,8 +49,8 @@ def load_results(
 ) -> Results:
     """Return all records under ``folder``, sorted by model and task; empty if there are none yet.
 
-    A record that cannot be read, or that was changed after it was written, is left out;
-    `Results.unreadable` names it.
+    A record that cannot be read, that was changed after it was written, or that is of a run that
+    stopped when it was certain, is left out; `Results.unreadable` names it.
 
     Args:
         folder: by default `paths.results`.
@@ -77,9 +78,15 @@ def records_under(
     for file in result_files(base):
         try:
             # Whole records are compared with the files next to them, too.
-            records[file] = unchanged_record(file, alone=not whole)
+            record = unchanged_record(file, alone=not whole)
         except ResultError as error:
             unreadable[paths.shown(file)] = str(error)
+            continue
+        reason = why_left_out(record)
+        if reason:
+            unreadable[paths.shown(file)] = reason
+        else:
+            records[file] = record
     results = Results(placed(records, base), unreadable=unreadable)
     if not adapters:
         return results.without_adapters

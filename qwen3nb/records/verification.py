@@ -16,9 +16,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import PARALLEL, REPORTED, Aggregate, aggregate_samples
-from qwen3nb.metrics.retrieval import JUDGED, METRICS, score_run
+from qwen3nb.metrics.fusion_weights import (
+    FOLDS,
+    best_row,
+    equal_weights,
+    folds_of_queries,
+    rows_for_folds,
+    weight_grid,
+)
+from qwen3nb.metrics.retrieval import JUDGED, find_measure, score_run
 from qwen3nb.records.record import CHECKSUMS, Result, TaskInfo, check_file, read_record
 from qwen3nb.records.side_files import (
     ResultError,
@@ -83,6 +93,7 @@ class Verifier:
         # Nothing can be recomputed from tables that are missing or changed.
         if not problems_of_tables and not self._checksums_only:
             yield from problems(result)
+            yield from fitted_problems(result)
             yield from _location_problems(file, result)
             problems_of_runs = list(run_problems(file, result, digest=self._digest))
             yield from problems_of_runs
@@ -244,7 +255,7 @@ def _aggregate_problems(result: Result, name: str, aggregate: Aggregate) -> Iter
 def _recomputed(result: Result, aggregate: Aggregate) -> Aggregate:
     """Return an aggregate as it follows from the per-query scores."""
     columns, parts = aggregate.columns, aggregate.parts
-    samples = [result.scores.sample(columns, part) for part in parts or ("",)]
+    samples = result.scores.samples(columns, parts or ("",))
     parallel = aggregate.interval in PARALLEL.values()
     return aggregate_samples(
         samples, how=aggregate.how, columns=columns, parts=parts, parallel=parallel
@@ -256,6 +267,48 @@ def _are_equal(first: float | None, second: float | None) -> bool:
     if first is None or second is None:
         return first is second
     return abs(first - second) <= _ROUNDING
+
+
+def fitted_problems(result: Result) -> Iterator[str]:
+    """Choose the weights of a fusion again from the sums of its record; yield the differences.
+
+    The folds follow from the texts of queries, their clusters and the seed. The weights of a fold
+    follow from the sums of all others, and the scores of its queries add up to its own sum for
+    these weights.
+    """
+    fitted = result.search.fitted
+    if fitted is None:
+        return
+    parts = len(fitted["parts"])
+    scores = result.per_query[fitted["metric"]]
+    texts = result.data.queries or {}
+    queries = list(scores)
+    if texts.keys() != scores.keys():
+        yield "its fusion has scores of other queries than its texts"
+        return
+    texts_of_scored = {query: texts[query] for query in queries}
+    folds = folds_of_queries(texts_of_scored, result.task.clusters, seed=result.seed)
+    if not folds.any():  # too few queries to choose by
+        if fitted["folds"] or not np.allclose(fitted["weights"], equal_weights(parts)):
+            yield "its fusion states weights other than equal ones, for too few queries"
+        return
+    grid = weight_grid(parts)
+    totals = np.array(fitted["totals"], dtype=np.float64)
+    if totals.shape != (FOLDS, len(grid)):
+        yield f"its fusion states sums for {totals.shape}; expected {(FOLDS, len(grid))}"
+        return
+    rows = rows_for_folds(totals, grid)
+    sum_of_all = totals.sum(axis=0)
+    row = best_row(sum_of_all, grid)
+    if fitted["weights"] != grid[row].tolist() or fitted["folds"] != grid[rows].tolist():
+        yield "its fusion states weights that do not follow from its sums"
+    if not _are_equal(fitted["same_queries"], float(sum_of_all[row] / len(queries))):
+        yield f"its fusion states {fitted['same_queries']} on the same queries; its sums differ"
+    held_out = np.zeros(FOLDS)
+    np.add.at(held_out, folds, [scores[query] for query in queries])
+    stated = totals[np.arange(FOLDS), rows]
+    if np.abs(held_out - stated).max() > _SCORE_ROUNDING * len(queries):
+        yield "its held-out scores do not add up to the sums of its fusion"
 
 
 def _location_problems(file: Path, result: Result) -> Iterator[str]:
@@ -297,11 +350,11 @@ def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
     # Lines of TREC: query, ``Q0``, document, rank, score, tag.
     for query, _, document, _, score, _ in _rows(reranked_run_file(file, files)):
         run.setdefault(query, {})[document] = float(score)
-    qrels: dict[str, dict[str, int]] = {}
+    qrels: dict[str, dict[str, float]] = {}
     for name in files.qrels:
         # Lines of qrels: query, 0, document, grade.
         for query, _, document, grade in _rows(file.with_name(name)):
-            qrels.setdefault(query, {})[document] = int(grade)
+            qrels.setdefault(query, {})[document] = float(grade)
     metrics = [column for column in result.per_query if _is_search_metric(column)]
     if result.data.complete and JUDGED in metrics:  # every document counts as judged
         metrics.remove(JUDGED)
@@ -313,9 +366,12 @@ def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
 
 
 def _is_search_metric(column: str) -> bool:
-    """Return whether a column holds a metric of rankings, such as ``nDCG@10``."""
-    name, _, _ = column.partition("@")
-    return name in METRICS
+    """Return whether a column holds a metric that a run gives, such as ``nDCG@10``.
+
+    A run has no ties, as each program orders them in its own way.
+    """
+    measure = find_measure(column)
+    return measure is not None and not measure.averages_ties
 
 
 def _column_problems(

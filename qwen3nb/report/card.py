@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from pydantic import BaseModel, ConfigDict
@@ -23,7 +22,7 @@ from qwen3nb.analysis.comparison.alignment import comparable, newest_records
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.answers.all_results import summarise
 from qwen3nb.answers.comparison import Comparison, compare
-from qwen3nb.answers.languages import scores_by_language
+from qwen3nb.answers.languages import LANGUAGES, PAIRS, group_means
 from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.one_model import parts_table, results_table, suite_table
 from qwen3nb.checkpoints.folder import ModelFolder, trainer_state
@@ -61,6 +60,7 @@ JsonObject: TypeAlias = dict[str, Any]  # of a file of the model, of its trainin
 _TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
 # Baselines that any encoder should beat: random vectors, and lexical search without training.
 _WEAKEST_BASELINES = ("random", "bm25")
+_MOST_PARTS = 200  # rows of a card's table of subsets
 _MOST_LANGUAGES = 8  # shown unfolded
 
 
@@ -267,44 +267,81 @@ def _result_fields(
         "languages_in_full": "",
         "against": [escaped(standing.text) for standing in standings],
         "details_of_limits": [escaped(text) for text in limits_by_task(standings)],
-        "substitutes": escaped(DataUsed.of(records).banner),
+        "warnings": [
+            (warning.title, escaped(warning.text)) for warning in DataUsed.of(records).warnings
+        ],
         "limits": [escaped(sentence) for sentence in limits],
         "runs": ", ".join(sorted(runs)),
     }
     if records:
-        tables = [results_table(records), parts_table(records)]
+        tables = [results_table(records), _short_parts_table(records)]
         board = leaderboard(all_results, tier=tier, comparison=on_tier)
         fields["evaluation"] = "\n\n".join(table.to_markdown() for table in tables if table)
         means = suite_table(summarise(records, requested=tier_tasks))
         # How a mean is computed stands on the pages of the book.
         fields["suite"] = replace(means, method="").to_markdown()
-        fields["comparison"] = board.table().to_markdown()
-        fields |= _language_fields(records)
+        fields["comparison"] = board.table_with_published().to_markdown()
+        fields |= _language_fields(records, all_results)
     return fields
 
 
-def _language_fields(records: Sequence[Result]) -> JsonObject:
-    """Return the means by language: the languages with most tasks, and all if there are more."""
-    scores: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        for language, score in scores_by_language(record).items():
-            scores[language].append(score)
-    if len(scores) < 2:
+def _short_parts_table(records: Sequence[Result]) -> Table | None:
+    """Return the scores of all subsets; where they are many, a sentence on where they are."""
+    table = parts_table(records)
+    if table is None or len(table) <= _MOST_PARTS:
+        return table
+    count = sum(len(record.parts) for record in records)
+    return replace(table, rows=(), note=f"The scores of {count:,} subsets are in the records.")
+
+
+def _language_fields(records: Sequence[Result], all_results: Sequence[Result]) -> JsonObject:
+    """Return the means by language: the languages with most tasks, and all if there are more.
+
+    The tasks of a language are those of all models, as on the book's other pages.
+    """
+    identity = records[0].model.identity
+    rows = []
+    titles = []  # of what each row's score is by
+    missing: dict[str, None] = {}
+    for grouping in (LANGUAGES, PAIRS):
+        means = group_means([*all_results, *records], grouping)
+        for group in means.tasks:
+            mean = means.mean(identity, group)
+            if not mean.scores:
+                continue
+            missing |= dict.fromkeys(mean.missing)
+            value = Cell("incomplete") if mean.value is None else Cell(f"{mean.value:.3f}")
+            rows.append((group, mean.count, value))
+            titles.append(grouping.title)
+    if len(rows) < 2:
         return {}
-    most_first = sorted(scores, key=lambda language: (-len(scores[language]), language))
-    rows = [
-        (language, len(scores[language]), Cell(f"{fmean(scores[language]):.3f}"))
-        for language in most_first
-    ]
     heads = ("language", "tasks", "mean of main scores")
+    lacks = f"Without a score: {', '.join(missing)}." if missing else ""
     if len(rows) <= _MOST_LANGUAGES:
-        return {"by_language": Table.of(rows, heads).to_markdown()}
-    note = f"{len(rows) - _MOST_LANGUAGES} more languages are below the scores by task."
+        return {"by_language": Table.of(rows, heads, note=lacks).to_markdown()}
+    note = languages_below(titles[_MOST_LANGUAGES:])
     first_rows = Table.of(rows[:_MOST_LANGUAGES], heads, note=note)
     return {
         "by_language": first_rows.to_markdown(),
-        "languages_in_full": Table.of(rows, heads).to_markdown(),
+        "languages_in_full": Table.of(rows, heads, note=lacks).to_markdown(),
     }
+
+
+def languages_below(titles: Sequence[str]) -> str:
+    """Say how many languages, and how many pairs of them, stand further below in a card.
+
+    >>> languages_below(["language", "language", "pair of languages"])
+    'Below the scores by task are 2 more languages and 1 pair of languages.'
+    """
+    languages = titles.count(LANGUAGES.title)
+    pairs = titles.count(PAIRS.title)
+    counts = []
+    if languages:
+        counts.append(plural(languages, "more language"))
+    if pairs:
+        counts.append(f"{plural(pairs, 'pair')} of languages")
+    verb = "is" if len(titles) == 1 else "are"
+    return f"Below the scores by task {verb} {' and '.join(counts)}."
 
 
 def records_of(folder: Path, results: Sequence[Result]) -> list[Result]:
@@ -397,14 +434,15 @@ def _dumper() -> Any:
 def _eval_results(results: Sequence[Result]) -> list[EvalResult]:
     """Return entries for the hub's index of results: the main score of each split and subset.
 
-    Scores on substitutes for a task's data are left out: the index would name other data.
+    Scores on substitutes for a task's data, or on generated queries, are left out: the index would
+    name other data.
     """
     from huggingface_hub import EvalResult
 
     entries = []
     for result in results:
         task = result.task
-        if task.is_substitute:
+        if task.is_substitute or task.is_generated:
             continue
         for subset, split, score in _scores_by_part(result):
             if score.value is None:
@@ -432,7 +470,7 @@ def _mean_results(results: Sequence[Result]) -> list[EvalResult]:
     from huggingface_hub import EvalResult
 
     summary = summarise(results, requested=[result.task.key for result in results])
-    if summary.data.substitutes:
+    if summary.data.substitutes or summary.data.generated:
         return []
     entries: dict[str, EvalResult] = {}
     for mean in summary.means:
@@ -856,12 +894,24 @@ def _step_or_average(source: JsonObject) -> Rows:
     if averaging:
         names = ", ".join(averaging["averaged_from"])
         rows = [("average of", f"{averaging['rule']}: {names}")]
+        if "merge" in averaging:
+            rows.append(("merged by", _merge_text(averaging["merge"])))
         for name, digest in averaging.get("digests", {}).items():
             rows.append((f"SHA-256 of {name}", digest))
         return rows
     if source.get("step") is not None:
         return [("training step", str(source["step"]))]
     return []
+
+
+def _merge_text(merge: JsonObject) -> str:
+    """Say how models were merged, such as ``slerp, weights 0.67, 0.33``."""
+    weights = ", ".join(f"{weight:.3g}" for weight in merge["weights"])
+    parts = [f"{merge['method']}, weights {weights}"]
+    for name in ("base", "density", "scale", "seed"):
+        if name in merge:
+            parts.append(f"{name} {merge[name]}")
+    return ", ".join(parts)
 
 
 def _verification_text(verification: JsonObject) -> str:

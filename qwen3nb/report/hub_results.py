@@ -62,7 +62,8 @@ def _is_whole_data_of_hub(result: Result) -> bool:
     if task.dataset.startswith(_BUILT_IN) or not _HUB_ID.fullmatch(task.dataset):
         return False
     is_limited = bool(result.config.get("limit") or re.search(r"limit\d", task.selection))
-    return not is_limited and not task.is_substitute
+    is_limited = is_limited or bool(result.data.nano)
+    return not is_limited and not task.is_substitute and not task.is_generated
 
 
 def _entries(result: Result) -> list[Entry]:

@@ -220,7 +220,7 @@ class PaperContents:
     def _tables_of_benchmarks(self) -> Iterator[Table]:
         """Yield the tables of all tasks by benchmark and type, and the differences by type."""
         comparison = self._comparison
-        sections = leaderboard(self._records, tier=self._tier).task_tables()
+        sections = leaderboard(self._records, tier=self._tier).task_tables(published=False)
         if sections is None:
             return
         for name, table in sections.tables:
@@ -243,7 +243,8 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
 
     The folder gets ``figures/*.pdf``, ``tables/*.tex``, ``figures.tex`` and ``tables.tex``
     (environments with captions and labels, for ``\input``), ``data.tex`` (a sentence on scores
-    that are on substitutes for MTEB's data), ``references.bib``, and ``paper.tex``.
+    that are on substitutes for MTEB's data, or on generated queries), ``references.bib``, and
+    ``paper.tex``.
 
     Raises:
         ValueError: an unknown style, or as for `PaperContents.figures`.
@@ -274,9 +275,8 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
 
 
 def _banner(data: DataUsed) -> str:
-    if not data.banner:
-        return ""
-    return rf"\textbf{{{latex_text(data.banner)}}}\par" "\n"
+    texts = [warning.text for warning in data.warnings]
+    return "".join(rf"\textbf{{{latex_text(text)}}}\par" "\n" for text in texts)
 
 
 def _references() -> str:

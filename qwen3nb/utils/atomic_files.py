@@ -220,6 +220,17 @@ def _rename_unless_exists(file: Path, path: Path) -> None:
     file.unlink(missing_ok=True)
 
 
+def link_or_copy(file: Path, copy: Path) -> None:
+    """Make a hard link to a file, which takes no disk; where that is not possible, copy it.
+
+    Not atomic. Whoever changes one of the two would change the other.
+    """
+    try:
+        os.link(file, copy)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(file, copy)
+
+
 def write_bytes(path: Path, data: bytes, *, replace: bool = True) -> Path:
     """Write ``data`` to ``path`` atomically, creating its folder if needed; see `new_file`."""
     with new_file(path, replace=replace) as file:
@@ -347,6 +358,24 @@ def _sync_tree(folder: Path) -> None:
             with file.open("rb") as handle, errors_naming(file):
                 os.fsync(handle.fileno())
         sync_folder(Path(parent))
+
+
+def append_durably(file: Path, content: bytes, *, if_cut: str) -> None:
+    """Append to a file with one system call, and flush it to disk.
+
+    So the lines of two processes do not mix. The file and its folder are created if needed.
+
+    Raises:
+        OSError: only a part was written; names the file, then says ``if_cut``.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        if os.write(handle, content) != len(content):
+            raise OSError(f"{file}: {if_cut}")
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,6 +3,8 @@
 A program inherits ignored signals from the one that started it: from a shell's `&`, nohup, or some
 servers. Where SIGCHLD is ignored, the system drops the exit status of every child, and Python takes
 each for a success.
+
+What a child printed last often says why it failed; see `last_line`.
 """
 
 import ctypes
@@ -10,6 +12,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 
 def run_program(
@@ -59,3 +62,12 @@ def keep_exit_statuses() -> None:
     libc.signal.restype = ctypes.c_void_p
     default_handler = None  # SIG_DFL is a null pointer
     libc.signal(signal.SIGCHLD, default_handler)
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of an output that is not blank; empty if there is none."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    for line in reversed(lines):
+        if line.strip():
+            return line.strip()
+    return ""

@@ -5,6 +5,7 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -282,6 +283,30 @@ _NUMBER_WORDS = (
 )
 
 
+def names_in_words(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence.
+
+    >>> names_in_words(["SciFact", "NFCorpus", "FiQA2018"]), names_in_words(["SciFact"])
+    ('SciFact, NFCorpus and FiQA2018', 'SciFact')
+    """
+    *leading_names, last_name = names
+    if not leading_names:
+        return last_name
+    return f"{', '.join(leading_names)} and {last_name}"
+
+
+def first_names(names: Sequence[str], *, most: int = 3, separator: str = ", ") -> str:
+    """Name the first few, and count the others.
+
+    >>> first_names(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    text = separator.join(names[:most])
+    if len(names) > most:
+        text += f" and {len(names) - most} more"
+    return text
+
+
 def number_word(count: int) -> str:
     """Return a count as a word up to twelve, else in digits.
 
@@ -291,3 +316,29 @@ def number_word(count: int) -> str:
     if 0 <= count < len(_NUMBER_WORDS):
         return _NUMBER_WORDS[count]
     return f"{count:,}"
+
+
+def by_number(text: str) -> list[str]:
+    """Return a sort key that puts ``checkpoint-900`` before ``checkpoint-1000``.
+
+    >>> sorted(["layers.10", "layers.2"], key=by_number)
+    ['layers.2', 'layers.10']
+    """
+    texts_and_numbers = re.split(r"(\d+)", text)
+    return [part.zfill(20) if part.isdigit() else part for part in texts_and_numbers]
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """Return a name per path: its last part, with more of it where two are equal.
+
+    >>> short_names(["runs/a/checkpoint-1", "runs/a/checkpoint-2"])
+    ['checkpoint-1', 'checkpoint-2']
+    >>> short_names(["runs/a/checkpoint-1", "runs/b/checkpoint-1"])
+    ['a/checkpoint-1', 'b/checkpoint-1']
+    """
+    longest = max(len(Path(path).parts) for path in paths)
+    for count in range(1, longest + 1):
+        names = ["/".join(Path(path).parts[-count:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return list(paths)

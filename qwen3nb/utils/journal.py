@@ -13,7 +13,6 @@ again.
 
 import json
 import logging
-import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.utils.atomic_files import canonical, file_stamp, sha256_json
+from qwen3nb.utils.atomic_files import append_durably, canonical, file_stamp, sha256_json
 
 _LINE = b"\n%08x %s\n"
 
@@ -77,17 +76,9 @@ def noted(file: Path, key: str) -> Iterator[None]:
 def append(file: Path, key: str, value: object) -> None:
     """Append to a journal without reading it."""
     data = canonical([key, value])
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        # A checksum before the data, such as 1a2b3c4d ["key",true].
-        line = _LINE % (zlib.crc32(data), data)
-        # One system call, so that the lines of two processes do not mix.
-        if os.write(handle, line) != len(line):
-            raise OSError(f"{file}: only a part of a line was written")
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    # A checksum before the data, such as 1a2b3c4d ["key",true].
+    line = _LINE % (zlib.crc32(data), data)
+    append_durably(file, line, if_cut="only a part of a line was written")
 
 
 log = logging.getLogger(__name__)

@@ -22,6 +22,7 @@ if TYPE_CHECKING or os.environ.get(TEXT_PROGRESS):
 else:
     from tqdm.auto import tqdm as _tqdm
 
+SO_FAR = "so far: "  # begins a line on what a run has found while it goes on
 _USUAL_COLUMNS = 80
 _SECONDS_ON_SCREEN = 0.1
 _SECONDS_IN_LOG = 10.0

@@ -14,8 +14,15 @@ from qwen3nb.analysis.comparison.differences import (
     corrected,
     paired_difference,
 )
-from qwen3nb.analysis.stats.score_matrix import SystemScores, system_scores
-from qwen3nb.evaluation.studies.ablation import TrainingVariant, V, Variant, VariantResult
+from qwen3nb.analysis.comparison.seed_differences import seed_difference
+from qwen3nb.analysis.stats.score_matrix import SystemScores, join, system_scores
+from qwen3nb.evaluation.studies.ablation import (
+    SEED_COMPONENTS,
+    TrainingVariant,
+    V,
+    Variant,
+    VariantResult,
+)
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
 
 
@@ -73,7 +80,7 @@ def effects(outcomes: Sequence[VariantResult[Variant]], *, seed: int = 0) -> lis
                     combinations=len(variants),
                 )
             )
-    return _tested_effects(contrasts, outcomes, seed)
+    return _corrected(_uncorrected_effects(contrasts, outcomes, seed))
 
 
 def component_effects(
@@ -82,7 +89,8 @@ def component_effects(
     """Effect of each component of a training, from pairs that differ only in this component.
 
     The later training of a pair is compared with the earlier one, paired by query. Two seeds of one
-    training are such a pair: their difference is what an effect must exceed.
+    training are such a pair. Trainings that differ only in their seed are also joined, and compared
+    with others for new seeds and new queries; their single seeds are then not compared with others.
 
     Raises:
         ValueError: outcomes of several tasks or without a score per query, or no two trainings
@@ -94,11 +102,15 @@ def component_effects(
         for scored_outcome, column in zip(outcomes, columns, strict=True)
     ]
     contrasts = []
+    groups = _seeds_of_trainings(scores)
     for (old_variant, old_scores), (new_variant, new_scores) in itertools.combinations(scores, 2):
         # The only component in which the two trainings differ.
         component = new_variant.difference(old_variant)
         if not component:  # none, or several
             continue
+        counts = [_count_of_seeds(groups, variant) for variant in (old_variant, new_variant)]
+        if component not in SEED_COMPONENTS and max(counts) > 1:
+            continue  # compared with their other seeds, below
         contrasts.append(
             _Contrast(
                 factor=component,
@@ -109,10 +121,87 @@ def component_effects(
                 combinations=1,  # nothing is averaged over
             )
         )
-    if not contrasts:
+    over_seeds = _effects_over_seeds(groups, outcomes, seed)
+    if not contrasts and not over_seeds:
         names = ", ".join(outcome.variant.name for outcome in outcomes)
         raise ValueError(f"no two of these trainings differ in exactly one component: {names}")
-    return _tested_effects(contrasts, outcomes, seed)
+    return _corrected([*over_seeds, *_uncorrected_effects(contrasts, outcomes, seed)])
+
+
+_Group = list[tuple[TrainingVariant, SystemScores]]  # seeds of one training
+_Groups = dict[tuple[tuple[str, str], ...], _Group]
+
+
+def _seeds_of_trainings(scores: _Group) -> _Groups:
+    """Join the trainings that differ only in their seed, by their other components.
+
+    Without those of which a seed is not stated, or was trained twice: these are no seeds.
+    """
+    groups: _Groups = {}
+    for variant, column in scores:
+        groups.setdefault(variant.without_seed, []).append((variant, column))
+    of_seeds: _Groups = {}
+    for components, group in groups.items():
+        seeds = {variant.seeds for variant, _ in group}
+        if () not in seeds and len(seeds) == len(group):
+            of_seeds[components] = group
+    return of_seeds
+
+
+def _count_of_seeds(groups: _Groups, variant: TrainingVariant) -> int:
+    """Return how many seeds a training has."""
+    return len(groups.get(variant.without_seed, [variant]))
+
+
+def _effects_over_seeds(
+    groups: _Groups, outcomes: Sequence[VariantResult[TrainingVariant]], seed: int
+) -> list[Effect]:
+    """Return the effects between two trainings of which one has several seeds, uncorrected."""
+    results = [outcome.result for outcome in outcomes]
+    task = results[0].task
+    clusters = newest_clusters(results)
+    data = DataUsed.of(results)
+    effects = []
+    for old, new in itertools.combinations(groups.values(), 2):
+        old_variant, new_variant = _without_seeds(old), _without_seeds(new)
+        component = new_variant.difference(old_variant)
+        if not component or len(old) == len(new) == 1:
+            continue
+        columns = {variant.name: column for variant, column in [*new, *old]}
+        matrix = join(columns, task=task.key, metric=task.main_metric, clusters=clusters)
+        level = _text_of_seeds(new, component)
+        difference = seed_difference(
+            (level, f"not {level}"),
+            matrix.scores_of(variant.name for variant, _ in new),
+            matrix.scores_of(variant.name for variant, _ in old),
+            matrix,
+            seed=seed,
+        )
+        effects.append(
+            Effect(
+                factor=component,
+                level=level,
+                reference=_text_of_seeds(old, component),
+                estimate=difference.estimate,
+                settings=1,
+                data=data,
+            )
+        )
+    return effects
+
+
+def _without_seeds(group: _Group) -> TrainingVariant:
+    """Return a training without its seed."""
+    variant, _ = group[0]
+    return replace(variant, components=dict(variant.without_seed))
+
+
+def _text_of_seeds(group: _Group, component: str) -> str:
+    """Name the setting of a component, and how many seeds have it."""
+    variant, _ = group[0]
+    if len(group) == 1:
+        return _component_text(variant, component)
+    return f"{variant.components.get(component, 'none')} ({len(group)} seeds)"
 
 
 def _component_text(variant: TrainingVariant, component: str) -> str:
@@ -130,10 +219,19 @@ class _Contrast(NamedTuple):
     combinations: int  # of the other options, which are averaged over
 
 
-def _tested_effects(
+def _corrected(effects: Sequence[Effect]) -> list[Effect]:
+    """Correct the p-values of effects as one family."""
+    estimates = corrected([effect.estimate for effect in effects])
+    return [
+        replace(effect, estimate=estimate)
+        for effect, estimate in zip(effects, estimates, strict=True)
+    ]
+
+
+def _uncorrected_effects(
     contrasts: Sequence[_Contrast], outcomes: Sequence[VariantResult[V]], seed: int
 ) -> list[Effect]:
-    """Effects per factor and level, corrected as one family."""
+    """Return the effects per factor and level."""
     results = [outcome.result for outcome in outcomes]
     task = results[0].task
     clusters = newest_clusters(results)
@@ -158,7 +256,7 @@ def _tested_effects(
             settings=contrast.combinations,
             data=data,
         )
-        for contrast, difference in zip(contrasts, corrected(differences), strict=True)
+        for contrast, difference in zip(contrasts, differences, strict=True)
     ]
 
 

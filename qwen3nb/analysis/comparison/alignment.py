@@ -15,18 +15,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, system_scores
-from qwen3nb.metrics.retrieval import NOTHING_FOUND, PART_FOUND_NOTHING
+from qwen3nb.metrics.query_scores import QueryScores, rows_of_parts
+from qwen3nb.metrics.retrieval import NOTHING_FOUND, PART_FOUND_NOTHING, find_measure
 from qwen3nb.models.kinds.source import registry
 from qwen3nb.records.record import ModelInfo, Result
 from qwen3nb.records.results import from_oldest
 
 Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
-T = TypeVar("T")
 
 
 def pair_results(
@@ -35,17 +34,19 @@ def pair_results(
     metric: str | None = None,
     tasks: Sequence[str] | None = None,
     names: Names | None = None,
+    whole: bool = False,
 ) -> tuple[list[ScoreMatrix], list[str]]:
     """Join records into one matrix per task, by name; return notes on records left out.
 
     A model that was run with several seeds counts as one system per seed. The last finished of
     several records of the same model, seed and task is used, and the revision of a task's data with
     most records (if tied, the newer). The defaults are each task's main metric, all tasks and the
-    `system_names` of these records.
+    `system_names` of these records. A task in parts is one matrix per part, or a single one if it
+    is taken ``whole``.
     """
     results_on_tasks = [result for result in results if tasks is None or result.task.key in tasks]
     newest, notes_on_older = newest_records(results_on_tasks)
-    records = by_part(newest)
+    records = newest if whole else by_part(newest)
     names = names or system_names(records)
     notes = [str(note) for note in notes_on_older]
     recorded_tasks = {result.task.key for result in results_on_tasks}
@@ -73,9 +74,11 @@ def _pair_on_task(
     if len(columns) < 2:
         notes += [f"{task}: {name} has no other system to pair with" for name in columns]
         return None, notes
-    clusters = newest_clusters(records)
+    clusters = clusters_across_parts(records)
+    part_of = parts_of_queries(records)
     try:
-        return join(columns, task=task, metric=metric, clusters=clusters), notes
+        matrix = join(columns, task=task, metric=metric, clusters=clusters, part_of=part_of)
+        return matrix, notes
     except ValueError as error:
         return None, [*notes, str(error)]
 
@@ -128,13 +131,15 @@ def by_part(results: Iterable[Result]) -> list[Result]:
 
 
 def _parts_of(result: Result) -> list[Result]:
-    """Return a record per part, with the scores of its queries."""
+    """Return a record per part, with the scores of its queries and the key of the whole task."""
     subsets = {part.subset for part in result.parts}
     splits = {part.split for part in result.parts}
     has_subsets = len(subsets) > 1
     # A task that is restricted to one split has it in its key already.
     names_split = result.task.selection.endswith(tuple(f"-{split}" for split in splits))
     has_splits = len(splits) > 1 or names_split
+    scores = result.scores
+    rows_by_prefix = rows_of_parts(scores.queries, [part.prefix for part in result.parts])
     records = []
     for part in result.parts:
         selection = []
@@ -142,7 +147,11 @@ def _parts_of(result: Result) -> list[Result]:
             selection.append(part.subset)
         if has_splits:
             selection.append(part.split)
-        prefix = f"{part.split}/{part.subset}/"  # of query ids, such as ``test/en-en/12``
+        rows = np.sort(rows_by_prefix[part.prefix])
+        queries = {}  # by the id of the whole task, such as ``test/en-en/12``
+        for row in rows:
+            query = scores.queries[row]
+            queries[query] = query.removeprefix(part.prefix)
         task = replace(
             result.task,
             selection="-".join(selection),  # such as ``en-en-test``
@@ -150,23 +159,46 @@ def _parts_of(result: Result) -> list[Result]:
             subsets=(part.subset,),
             languages=part.languages,
             mteb=None,  # which is of all parts
-            clusters=_without_prefix(prefix, result.task.clusters),
+            clusters=_renamed(queries, result.task.clusters),
+            part_of=result.task.key,
         )
-        per_query = {}
-        for name, scores in result.per_query.items():
-            per_query[name] = _without_prefix(prefix, scores)
+        columns = {name: scores.array(name)[rows] for name in scores}
+        per_query = QueryScores(tuple(queries.values()), columns)
         metrics = {result.task.main_metric: part.score}
         records.append(replace(result, task=task, metrics=metrics, per_query=per_query, parts=()))
     return records
 
 
-def _without_prefix(prefix: str, by_query: Mapping[str, T]) -> dict[str, T]:
-    """Return the values of the queries whose ids have a prefix, by the ids without it."""
-    return {
-        query.removeprefix(prefix): value
-        for query, value in by_query.items()
-        if query.startswith(prefix)
-    }
+def _renamed(names: Mapping[str, str], by_query: Mapping[str, str]) -> dict[str, str]:
+    """Return what some queries have, by their new names."""
+    return {name: by_query[query] for query, name in names.items() if query in by_query}
+
+
+def parts_of_queries(records: Iterable[Result]) -> dict[str, str]:
+    """Return the part of each query of whole tasks, such as ``test/en/``; none without parts."""
+    # Most records of a task have the same queries, which are looked through once.
+    parts_by_queries = {record.scores.queries: record.parts for record in records if record.parts}
+    part_of: dict[str, str] = {}
+    for queries, parts in parts_by_queries.items():
+        prefixes = [part.prefix for part in parts]
+        for prefix, rows in rows_of_parts(queries, prefixes).items():
+            part_of |= dict.fromkeys((queries[row] for row in rows), prefix)
+    return part_of
+
+
+def clusters_across_parts(records: Sequence[Result]) -> Mapping[str, str]:
+    """Return the clusters by query id, in which a task in parts has each query once.
+
+    Parts often have the same queries, such as translations, and scores on these are not
+    independent. So queries with one id in several parts are a cluster, unless the records say which
+    are. Where only the ids are the same, such as numbers of rows, the test and the interval hold
+    as well: a cluster of independent queries varies as much as they do.
+    """
+    clusters = newest_clusters(records)
+    part_of = parts_of_queries(records)
+    if clusters or not part_of:
+        return clusters
+    return {query: query.removeprefix(part) for query, part in part_of.items()}
 
 
 def newest_clusters(records: Iterable[Result]) -> Mapping[str, str]:
@@ -316,17 +348,27 @@ def without_result(result: Result, metric: str) -> str:
 
     It found nothing for any of its queries, or is a fusion of which a part did.
     """
-    scores = result.per_query.get(metric, {})
-    if not scores:
+    scored = result.scores.counts.get(metric, 0)
+    if not scored:
         return ""
-    if len(nothing_found(result, metric)) == len(scores):
+    if not _has_found(result, metric) and len(nothing_found(result, metric)) == scored:
         return "found nothing for any query"
     for noun, count in result.task.counts.items():
         # Such as "queries for which bm25, a part of the fusion, retrieved nothing".
-        if noun.endswith(PART_FOUND_NOTHING) and count >= len(scores):
+        if noun.endswith(PART_FOUND_NOTHING) and count >= scored:
             _, _, part = noun.removesuffix(PART_FOUND_NOTHING).rpartition(" ")  # the last word
             return f"is a fusion of which {part} found nothing for any query"
     return ""
+
+
+def _has_found(result: Result, metric: str) -> bool:
+    """Return whether scores alone tell that a search found something, which saves its rankings.
+
+    A measure of rankings gives a query without any document no score above 0.
+    """
+    if find_measure(metric) is None:
+        return False
+    return bool((result.scores.array(metric) > 0).any())  # NaN is not above
 
 
 def scores_by(metric: str, result: Result) -> SystemScores:

@@ -214,9 +214,12 @@ def ranked_columns(tier: str) -> dict[str, MeanColumn]:
 def column_matrices(
     results: Iterable[Result], column: MeanColumn, *, names: Names | None = None
 ) -> list[ScoreMatrix]:
-    """Return the tasks of a mean to rank models on, without incomplete groups."""
+    """Return the tasks of a mean to rank models on, without incomplete groups.
+
+    A task in parts is one of them, with its mean over the parts, as MTEB's score is.
+    """
     task_matrices, _ = pair_results(
-        results, metric=column.metric or None, tasks=list(column.weights), names=names
+        results, metric=column.metric or None, tasks=list(column.weights), names=names, whole=True
     )
     matrices = {matrix.task: matrix for matrix in rankable(task_matrices)}
     # A group counts as one task, so it needs all its parts.
@@ -286,6 +289,11 @@ class MeanComparison(differences.TaskComparison):
     parts: tuple[ScoreMatrix, ...] = ()  # the scores on each task
     shares: tuple[float, ...] = ()  # of the tasks; they add up to 1
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether a task has parts."""
+        return any(part.parts for part in self.parts)
+
     def records(self, of: Mapping[tuple[str, str], Result]) -> list[Result]:
         """Return a record per system, with its mean and interval as the score."""
         tasks = {part.task for part in self.parts}
@@ -296,7 +304,7 @@ class MeanComparison(differences.TaskComparison):
         records = []
         for system, column in self.columns.items():
             low, high = ranking.over_tasks(
-                [part.column(system) for part in self.parts], np.array(self.shares)
+                [part.sample(system) for part in self.parts], np.array(self.shares)
             )
             mean = float(column.scores.mean())
             score = Aggregate(

@@ -35,6 +35,7 @@ from qwen3nb.analysis.stats.score_matrix import (
     ScoreMatrix,
     SystemScores,
     join,
+    part_weights,
     shared_queries,
 )
 from qwen3nb.analysis.stats.skewness import MANY_QUERIES, skewed
@@ -197,8 +198,8 @@ class PairedDifference:
             second=self.first,
             means=(second_mean, first_mean),
             difference=-self.difference,
-            interval=_negated(self.interval),
-            like_these=_negated(self.like_these),
+            interval=negated(self.interval),
+            like_these=negated(self.like_these),
             d_z=None if self.d_z is None else -self.d_z,
             won=self.lost,
             lost=self.won,
@@ -220,7 +221,8 @@ class PairedDifference:
         return interval_text(self.interval, absent="(a single query)")
 
 
-def _negated(interval: Interval | None) -> Interval | None:
+def negated(interval: Interval | None) -> Interval | None:
+    """Return the interval of a difference the other way round."""
     if interval is None:
         return None
     low, high = interval
@@ -344,7 +346,7 @@ def _p_values(
 
 def _largest_score(matrix: ScoreMatrix) -> float:
     """What a sampling unit has if all its queries score 1: 1, or more for a cluster."""
-    units_of_ones = matrix.unit_values(np.ones(len(matrix.queries)), centred=False)
+    units_of_ones = matrix.unit_values(matrix.weights, centred=False)
     return float(units_of_ones.max())
 
 
@@ -477,6 +479,13 @@ class TaskComparison:
     # cluster per query id; empty if queries were sampled one by one
     clusters: Mapping[str, str] = field(default_factory=dict)
     unranked: tuple[str, ...] = ()  # systems that lack a task of a mean
+    # part per query id, of a whole task whose score is the mean over its parts
+    part_of: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the score is a mean over the parts of a task."""
+        return bool(self.part_of)
 
     @cached_property
     def with_baseline(self) -> tuple[PairedDifference, ...]:
@@ -523,7 +532,21 @@ class TaskComparison:
             ValueError: they share no query.
         """
         columns = {name: self.columns[name] for name in systems}
-        return join(columns, task=self.task, metric=self.metric, clusters=self.clusters)
+        return join(
+            columns,
+            task=self.task,
+            metric=self.metric,
+            clusters=self.clusters,
+            part_of=self.part_of,
+        )
+
+    def mean_of(self, system: str) -> float:
+        """The score of a system on all queries that it answered."""
+        column = self.columns[system]
+        scores = column.scores
+        if self.part_of:
+            scores = scores * part_weights([self.part_of[query] for query in column.queries])
+        return float(scores.mean())
 
     def flipped_differences(self, first: str, second: str) -> FlippedDifferences:
         """First − second in each of the sign flips that its p-value counts.

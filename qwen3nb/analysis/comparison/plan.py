@@ -2,8 +2,11 @@
 
 The power is that of a paired t-test (noncentral t), or, if that is lower, of a population in which
 a few queries are won and none is lost (`paired_tests.power_of_rare_wins`). The level is alpha over
-the number of comparisons of a task: Holm's first step, which step-down MaxT never exceeds. Seeds
-and prompts have no part in it: no test here is of an average over them.
+the number of comparisons of a task: Holm's first step, which step-down MaxT never exceeds.
+
+A plan may promise seeds: its models, or some of them, are then trainings with these seeds, the arms
+of `qwen3nb.analysis.comparison.arms`. Its power is that of their comparison, for new seeds and new
+queries. See `qwen3nb.analysis.comparison.promises` for whether the promise is kept.
 
 Plans of a study are numbered, ``plan-1.toml``, ``plan-2.toml``, and never replaced. A plan counts
 for a comparison only if it was made before the measurement of every record that it covers began. A
@@ -28,8 +31,11 @@ from pydantic import ConfigDict
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import pair_results, system_name, system_names
+from qwen3nb.analysis.comparison.arm_differences import PromptRole
+from qwen3nb.analysis.comparison.arms import find_arms, training_and_seed
 from qwen3nb.analysis.comparison.differences import Procedure, TaskComparison
 from qwen3nb.analysis.stats import paired_tests
+from qwen3nb.analysis.stats.crossed_differences import CrossedDesign
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.models.kinds.resolve import find_source
@@ -37,9 +43,11 @@ from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_file, sha256_json
+from qwen3nb.utils.format import first_names
 from qwen3nb.utils.schema import Moment, read_toml
 
 MOST = 1 << 24  # queries
+_MOST_SEEDS = 64  # that a plan may advise
 _MOST_NAMED = 3  # tasks or models in a sentence
 _THOUSANDTHS = 1000
 _QUANTILE = 0.9  # of the deviations of other pairs, if the planned models have no records
@@ -66,6 +74,12 @@ class Plan:
     correction: str = "max-t"
     # standard deviation of the difference between queries; 0 for that of earlier records
     deviation: float = 0.0
+    training_seeds: tuple[int, ...] = ()  # promised of each arm; none for models as they are
+    arms: tuple[str, ...] = ()  # those of the models and the baseline that are trainings
+    seed_deviation: float = 0.0  # standard deviation of the mean score between seeds
+    prompt_count: int = 0  # promised prompts of a set; 0 for the models' own prompts
+    prompts_as: str = ""  # ``fixed`` or ``sample``, if prompts are promised
+    prompt_deviation: float = 0.0  # of the mean difference between prompts, of a sample
     made: Moment = ""  # time, UTC, ISO 8601
     # needed on each task; a task is left out for which no number is enough, or no spread is known
     queries: Mapping[str, int] = field(default_factory=dict)
@@ -96,20 +110,55 @@ class Plan:
 
     def power_with(self, effect: float, deviation: float, queries: int) -> float:
         """The power to show a difference of ``effect`` with so many queries."""
-        of_t_test = self._power_of_t_test(effect, deviation, queries)
-        if of_t_test < self.power:  # too low already, without the slower computation
-            return of_t_test
+        power = self._power_by_deviation(effect, deviation, queries)
+        # For new seeds, or too low already: without the slower computation.
+        if self.training_seeds or power < self.power:
+            return power
         of_rare_wins = paired_tests.power_of_rare_wins(
             effect, deviation=deviation, n=queries, alpha=self._alpha_of_pair
         )
-        return min(of_t_test, of_rare_wins)
+        return min(power, of_rare_wins)
 
-    def _power_of_t_test(self, effect: float, deviation: float, queries: int) -> float:
+    def _power_by_deviation(self, effect: float, deviation: float, queries: int) -> float:
+        """The power by how much queries, and seeds, vary: it grows with the effect."""
+        if self.training_seeds:
+            return self._power_for_new_seeds(effect, deviation, queries)
         if queries < 2:
             return 0.0
         if not deviation:
             return 1.0
         return paired_tests.power(effect, deviation=deviation, n=queries, alpha=self._alpha_of_pair)
+
+    def _power_for_new_seeds(self, effect: float, deviation: float, queries: int) -> float:
+        """The lowest power of a pair of arms, or of an arm and a model."""
+        count = len(self.training_seeds)
+        numbers = [count if label in self.arms else 1 for label in (self.baseline, *self.models)]
+        first, *others = numbers
+        sampled_prompts = 0
+        if self.prompts_as == PromptRole.SAMPLE:
+            sampled_prompts = self.prompt_count
+        powers = []
+        for other in set(others):
+            design = CrossedDesign(
+                seeds=(first, other),
+                seed_deviation=self.seed_deviation,
+                prompts=sampled_prompts,
+                prompt_deviation=self.prompt_deviation,
+            )
+            powers.append(
+                design.power(
+                    effect, deviation=deviation, queries=queries, alpha=self._alpha_of_pair
+                )
+            )
+        return min(powers)
+
+    def seeds_needed(self, deviation: float) -> int | None:
+        """The smallest number of seeds with which some number of queries is enough."""
+        for count in range(2, _MOST_SEEDS + 1):
+            with_more = replace(self, training_seeds=tuple(range(count)))
+            if with_more.needed(deviation) is not None:
+                return count
+        return None
 
     @property
     def _alpha_of_pair(self) -> float:
@@ -119,13 +168,13 @@ class Plan:
     def detectable(self, deviation: float, queries: int) -> float | None:
         """The smallest difference shown with the planned power, to three digits; None above 1."""
 
-        def is_shown_by_t_test(thousandths: int) -> bool:
+        def is_shown_by_deviation(thousandths: int) -> bool:
             effect = thousandths / _THOUSANDTHS
-            return self._power_of_t_test(effect, deviation, queries) >= self.power
+            return self._power_by_deviation(effect, deviation, queries) >= self.power
 
-        # The power of a t-test grows with the effect, so that halving finds the first.
+        # This power grows with the effect, so that halving finds the first.
         candidates = range(_THOUSANDTHS + 1)
-        smallest = bisect_left(candidates, True, lo=1, key=is_shown_by_t_test)
+        smallest = bisect_left(candidates, True, lo=1, key=is_shown_by_deviation)
         # One by one: where wins are nearly all alike, larger ones are not always easier to show.
         for thousandths in candidates[smallest:]:
             effect = thousandths / _THOUSANDTHS
@@ -164,13 +213,18 @@ def make_plan(results: Iterable[Result], plan: Plan) -> tuple[Plan, list[Planned
 
     Raises:
         ValueError: a model that is neither in the records nor a known spec, a task that is neither
-            in the records nor one of MTEB, or a model that is its own baseline.
+            in the records nor one of MTEB, a model that is its own baseline, or promised seeds
+            without a known deviation between seeds.
     """
     records = list(results)
     plan = _checked_plan(plan, records)
     names = system_names(records)
-    labels = {system_name(record, names): record.model.label for record in records}
-    matrices, _ = pair_results(records, metric=plan.metric or None, tasks=plan.tasks, names=names)
+    labels = {system_name(record, names): _name_in(plan, record) for record in records}
+    if plan.training_seeds and not plan.seed_deviation:
+        plan = replace(plan, seed_deviation=_recorded_seed_deviation(plan, records))
+    matrices, _ = pair_results(
+        records, metric=plan.metric or None, tasks=plan.tasks, names=names, whole=True
+    )
     matrix_of = {matrix.task: matrix for matrix in matrices}
     tasks = []
     for task in plan.tasks:
@@ -193,8 +247,42 @@ def make_plan(results: Iterable[Result], plan: Plan) -> tuple[Plan, list[Planned
 
 def _measured_models(plan: Plan, task: str, records: Iterable[Result]) -> tuple[str, ...]:
     """Return the labels of the planned models that have records on a task already."""
-    labels = {record.model.label for record in records if record.task.key == task}
+    labels = {_name_in(plan, record) for record in records if record.task.key == task}
     return tuple(sorted(labels & plan.labels))
+
+
+def _name_in(plan: Plan, record: Result) -> str:
+    """Return the name of a record's model in a plan: of an arm, the training; else the label."""
+    found = training_and_seed(record)
+    if found is not None and found[0] in plan.arms:
+        return found[0]
+    return record.model.label
+
+
+def _recorded_seed_deviation(plan: Plan, records: Sequence[Result]) -> float:
+    """Return the largest deviation between seeds on a planned task, of planned arms or others.
+
+    Raises:
+        ValueError: no training in the records has two seeds on one of these tasks.
+    """
+    deviations: dict[bool, list[float]] = {True: [], False: []}  # by whether an arm is planned
+    for task in plan.tasks:
+        on_task = [record for record in records if record.task.key == task]
+        for arm in find_arms(on_task).values():
+            means = [
+                record.main.value
+                for record in on_task
+                if arm.has(record) and record.main.value is not None
+            ]
+            if len(means) > 1:
+                deviations[arm.name in plan.arms].append(float(np.std(means, ddof=1)))
+    found = deviations[True] or deviations[False]
+    if not found:
+        raise ValueError(
+            "no training in the records has two seeds on these tasks; state how much seeds vary, "
+            "such as --seed-deviation 0.01"
+        )
+    return max(found)
 
 
 class _Deviation(NamedTuple):
@@ -238,12 +326,12 @@ def plan_notes(planned: Iterable[PlannedTask]) -> list[str]:
         if task.source:
             tasks_by_source.setdefault(task.source, set()).add(task.task)
     sentences = [
-        f"Deviation on {_first_names(tasks)}: {source}."
+        f"Deviation on {first_names(sorted(tasks))}: {source}."
         for source, tasks in tasks_by_source.items()
     ]
     if measured_models:
         sentences.append(
-            f"Measured before this plan: {_first_names(measured_models)}. "
+            f"Measured before this plan: {first_names(sorted(measured_models))}. "
             "For those records it does not count."
         )
     return sentences
@@ -252,6 +340,8 @@ def plan_notes(planned: Iterable[PlannedTask]) -> list[str]:
 def _checked_plan(plan: Plan, records: Sequence[Result]) -> Plan:
     """Return the plan with labels in place of specs, after checking models and tasks."""
     labels = {record.model.label for record in records}
+    arms = _planned_arms(plan, records)
+    labels |= set(arms)
     baseline = _known_label(plan.baseline, labels)
     models = [_known_label(model, labels) for model in plan.models]
     if baseline in models:
@@ -264,7 +354,50 @@ def _checked_plan(plan: Plan, records: Sequence[Result]) -> Plan:
         from qwen3nb.evaluation.mteb.select import choose_tasks  # loads MTEB
 
         choose_tasks(tasks=unknown_tasks)  # for its error, if MTEB has no such task
-    return replace(plan, baseline=baseline, models=tuple(dict.fromkeys(models)))
+    return replace(plan, baseline=baseline, models=tuple(dict.fromkeys(models)), arms=arms)
+
+
+def _planned_arms(plan: Plan, records: Sequence[Result]) -> tuple[str, ...]:
+    """Return which models of a plan are trainings with the promised seeds.
+
+    A name that is neither a label nor a model is that of a training which has not begun.
+
+    Raises:
+        ValueError: no model of a plan with seeds is a training, too few seeds, or prompts without
+            seeds or without their deviation.
+    """
+    if not plan.training_seeds:
+        if plan.prompt_count:
+            raise ValueError("prompts are promised of trainings; expected seeds, too")
+        return ()
+    if plan.prompts_as == PromptRole.SAMPLE and not plan.prompt_deviation:
+        raise ValueError("state how much prompts as a sample vary, such as --prompt-deviation 0.01")
+    if min(plan.training_seeds) < 0:
+        raise ValueError(f"expected seeds of 0 or more; got {min(plan.training_seeds)}")
+    if len(set(plan.training_seeds)) < 2:
+        raise ValueError("expected two seeds or more: one shows nothing about other seeds")
+    trainings = find_arms(records, at_least=1)
+    labels = {record.model.label for record in records}
+    arms = []
+    for name in (plan.baseline, *plan.models):
+        is_model = name in labels or _is_known_model(name)
+        if name in trainings or not is_model:
+            arms.append(name)
+    if not arms:
+        raise ValueError(
+            f"{', '.join(sorted(plan.labels))}: these are models, not trainings; expected the name "
+            f"of a training without its seed, such as {next(iter(trainings), 'joint_r8')}"
+        )
+    return tuple(dict.fromkeys(arms))
+
+
+def _is_known_model(name: str) -> bool:
+    """Whether a name is that of a model that can be evaluated: a folder or a registered one."""
+    try:
+        find_source(name)
+    except SpecError:
+        return False
+    return True
 
 
 def _known_label(name: str, labels: set[str]) -> str:
@@ -299,7 +432,8 @@ def _recorded_deviation(
         query_deviation(matrix, first_system, second_system)
         for first_system, second_system in chosen_pairs
     ]
-    models = _first_names({labels[name] for pair in chosen_pairs for name in pair})
+    labels_in_pairs = {labels[name] for pair in chosen_pairs for name in pair}
+    models = first_names(sorted(labels_in_pairs))
     queries = f"on {len(matrix.queries):,} queries"
     if planned_pairs:  # the largest, so that the plan is enough for each
         return _Deviation(max(deviations), f"records of {models} {queries}")
@@ -374,6 +508,7 @@ def _file_text(plan: Plan) -> str:
     lines = [
         f"# The plan of a comparison, made {_minute_text(plan.made)}. Hypotheses:",
         *(f"#   {model} differs from {plan.baseline}" for model in plan.models),
+        *_promise_lines(plan),
         f"# Pairs tested together on each task: {plan.family}; a difference of the margin is then",
         "# significant with the probability `power`. The digest is of all fields.",
         *(f"{name} = {_toml_value(value)}" for name, value in values.items()),
@@ -383,6 +518,21 @@ def _file_text(plan: Plan) -> str:
         lines += ["", f"[{name}] # {_TABLES[name]}"]
         lines += [f"{_toml_value(task)} = {_toml_value(value)}" for task, value in table.items()]
     return "\n".join(lines) + "\n"
+
+
+def _promise_lines(plan: Plan) -> list[str]:
+    """Return comments on the seeds and prompts that a plan promises."""
+    if not plan.training_seeds:
+        return []
+    arms = ", ".join(plan.arms)
+    seeds = ", ".join(map(str, plan.training_seeds))
+    lines = [
+        f"# Trainings: {arms}, each with the seeds {seeds}. For new seeds and new queries;",
+        "# there is no verdict before all of these have records.",
+    ]
+    if plan.prompt_count:
+        lines.append(f"# Prompts averaged: {plan.prompt_count}, {plan.prompts_as}.")
+    return lines
 
 
 def _filled_fields(plan: Plan) -> dict[str, Any]:
@@ -404,9 +554,7 @@ class _PlanFile(Plan):
 
     digest: str = ""
     seeds: int = 1
-    seed_deviation: float = 0.0
     prompts: int = 1
-    prompt_deviation: float = 0.0
 
 
 def read_plan(file: Path) -> Plan:
@@ -415,10 +563,10 @@ def read_plan(file: Path) -> Plan:
     Raises:
         DataError: not such a file; names the field.
     """
-    return _read_with_objection(file)[0]
+    return read_with_objection(file)[0]
 
 
-def _read_with_objection(file: Path) -> tuple[Plan, str]:
+def read_with_objection(file: Path) -> tuple[Plan, str]:
     """Return a plan, and why its time shows nothing; empty if it does."""
     content: _PlanFile = read_toml(file, _PlanFile, refusal=DataError)
     plan = Plan(**{name: getattr(content, name) for name in _FIELDS})
@@ -466,10 +614,6 @@ class Comparison(Protocol):
 
 def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     """Say what a comparison does otherwise than planned; empty if nothing."""
-    sentences = []
-    for choice in _choices(plan, comparison):
-        if choice.planned != choice.used:
-            sentences.append(f"{choice.name}: {choice.planned} planned, {choice.used} used")
     models = _models_in(comparison)
     tasks = [task.task for task in _compared_tasks(comparison)]
     names_by_noun: dict[str, Collection[str]] = {
@@ -480,10 +624,7 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
         "tasks with fewer queries than planned": _with_few_queries(plan, comparison),
         "measured before the plan, on the same tasks": _measured_before(plan, tasks, models),
     }
-    for noun, names in names_by_noun.items():
-        if names:
-            sentences.append(f"{noun}: {_first_names(names)}")
-    return sentences
+    return deviation_words(_choices(plan, comparison), names_by_noun)
 
 
 def _compared_tasks(comparison: Comparison) -> list[TaskComparison]:
@@ -507,7 +648,7 @@ def _with_few_queries(plan: Plan, comparison: Comparison) -> list[str]:
     return names
 
 
-class _Choice(NamedTuple):
+class Choice(NamedTuple):
     """What was planned, and what was used."""
 
     name: str
@@ -515,23 +656,37 @@ class _Choice(NamedTuple):
     used: object
 
 
-def _choices(plan: Plan, comparison: Comparison) -> Iterator[_Choice]:
+def deviation_words(
+    choices: Iterable[Choice], names_by_noun: Mapping[str, Collection[str]]
+) -> list[str]:
+    """Say which choices are not as planned, and name what else is not, by what it is."""
+    sentences = []
+    for choice in choices:
+        if choice.planned != choice.used:
+            sentences.append(f"{choice.name}: {choice.planned} planned, {choice.used} used")
+    for noun, names in names_by_noun.items():
+        if names:
+            sentences.append(f"{noun}: {first_names(sorted(names))}")
+    return sentences
+
+
+def _choices(plan: Plan, comparison: Comparison) -> Iterator[Choice]:
     """Yield what a plan settles, besides the models and tasks."""
     procedure = comparison.procedure
     label_of = {name: label for label, name in comparison.labels.items()}
     baseline = label_of.get(comparison.baseline, comparison.baseline)
-    yield _Choice("alpha", plan.alpha, procedure.alpha)
-    yield _Choice("margin", plan.margin, procedure.margin)
-    yield _Choice("correction", plan.correction, procedure.correction)
-    yield _Choice("baseline", plan.baseline, baseline)
+    yield Choice("alpha", plan.alpha, procedure.alpha)
+    yield Choice("margin", plan.margin, procedure.margin)
+    yield Choice("correction", plan.correction, procedure.correction)
+    yield Choice("baseline", plan.baseline, baseline)
     # By default, a plan is of the main metric of each task.
     metric_of = {task: record.task.main_metric for (task, _), record in comparison.records.items()}
     has_planned_models = _models_in(comparison) == plan.labels
     for task in _compared_tasks(comparison):
         planned_metric = plan.metric or metric_of[task.task]
-        yield _Choice(f"metric of {task.task}", planned_metric, task.metric)
+        yield Choice(f"metric of {task.task}", planned_metric, task.metric)
         if has_planned_models:  # else the list of models says it
-            yield _Choice(f"pairs tested on {task.task}", plan.family, task.family)
+            yield Choice(f"pairs tested on {task.task}", plan.family, task.family)
 
 
 def _measured_before(plan: Plan, tasks: Iterable[str], models: Container[str]) -> list[str]:
@@ -584,7 +739,7 @@ def plan_words(comparison: Comparison, folder: Path | None = None) -> str:
             replaced_names.append(plan.file.name)
         else:
             hypotheses_of_later |= plan.hypotheses
-            sentences.append(_agreement_sentences(plan, comparison))
+            sentences.append(_agreement_words(plan, comparison))
     sentences += _missing_plans(folder)
     if replaced_names:
         sentences.append(f"Replaced by a later plan: {', '.join(replaced_names)}.")
@@ -603,7 +758,7 @@ def _missing_plans(folder: Path | None) -> list[str]:
 
 def _applicable_plan(file: Path, comparison: Comparison) -> _Applicable | None:
     """Return a plan with what it covers; None if it is about other models or tasks."""
-    plan, objection = _read_with_objection(file)
+    plan, objection = read_with_objection(file)
     records_on: dict[str, list[Result]] = {}
     for (task, _), record in comparison.records.items():
         if task in plan.tasks and record.model.label in plan.labels:
@@ -616,7 +771,7 @@ def _applicable_plan(file: Path, comparison: Comparison) -> _Applicable | None:
             covered_records += records
     if covered_records:
         return _Applicable(
-            file, plan, tuple(covered_records), objection or _why_too_late(plan, covered_records)
+            file, plan, tuple(covered_records), objection or why_too_late(plan, covered_records)
         )
     # A changed plan may have covered these records before.
     if objection and _is_about(plan, comparison):
@@ -634,7 +789,7 @@ def _is_about(plan: Plan, comparison: Comparison) -> bool:
     return len(models) > 1 or bool(models and tasks)
 
 
-def _why_too_late(plan: Plan, covered: Iterable[Result]) -> str:
+def why_too_late(plan: Plan, covered: Iterable[Result]) -> str:
     """Say which records are not younger than the plan; empty if all are."""
     time_of_plan = _utc_time(plan.made)
     earlier_measurements = set()
@@ -646,7 +801,7 @@ def _why_too_late(plan: Plan, covered: Iterable[Result]) -> str:
         return ""
     return (
         f"was made {_minute_text(plan.made)}, not before the measurement of "
-        f"{_first_names(earlier_measurements)}"
+        f"{first_names(sorted(earlier_measurements))}"
     )
 
 
@@ -669,27 +824,24 @@ def _minute_text(made: str) -> str:
     return f"{_utc_time(made):%Y-%m-%d %H:%M} UTC"
 
 
-def _agreement_sentences(applicable: _Applicable, comparison: Comparison) -> str:
+def agreement_sentences(name: str, made: str, *, differences: Sequence[str]) -> list[str]:
+    """Say whether a comparison is as in a plan of this name, made then, and how it differs."""
+    plan = f"{name} (made {_minute_text(made)}, before the measurement)"
+    if not differences:
+        return [f"As planned in {plan}."]
+    # A sentence each, so that none is long.
+    sentences = [f"{text[:1].upper()}{text[1:]}." for text in differences]
+    return [f"Not as planned in {plan}.", *sentences]
+
+
+def _agreement_words(applicable: _Applicable, comparison: Comparison) -> str:
     """Say whether a comparison is as planned, and how it deviates."""
     plan = applicable.plan
     tasks = {record.task.key for record in applicable.covered}
     sources = sorted({plan.sources[task] for task in tasks if task in plan.sources})
-    made = f"{applicable.file.name} (made {_minute_text(plan.made)}, before the measurement)"
-    differences = deviations(plan, comparison)
-    sentences = [f"As planned in {made}."]
-    if differences:
-        sentences = [f"Not as planned in {made}."]
-        # A sentence each, so that none is long.
-        sentences += [f"{text[:1].upper()}{text[1:]}." for text in differences]
+    sentences = agreement_sentences(
+        applicable.file.name, plan.made, differences=deviations(plan, comparison)
+    )
     if sources:
         sentences.append(f"The plan's deviation: {'; '.join(sources[:_MOST_NAMED])}.")
     return " ".join(sentences)
-
-
-def _first_names(names: Iterable[str]) -> str:
-    """Return the first names in a list, and how many more there are."""
-    sorted_names = sorted(names)
-    text = ", ".join(sorted_names[:_MOST_NAMED])
-    if len(sorted_names) > _MOST_NAMED:
-        text += f" and {len(sorted_names) - _MOST_NAMED} more"
-    return text

@@ -247,7 +247,7 @@ def read_prompt_scores() -> list[PromptScores]:
             default = _Default(record.model.identity, record.seed, record.task.key)
             defaults[default] = record
     records_by_seed: dict[tuple[str, str, int], list[Result]] = {}
-    for record in from_oldest(_prompt_records(folder / PROMPTS)):
+    for record in from_oldest(read_prompt_records(folder)):
         if record.main.value is not None and _default_of(record) in defaults:
             key = (record.model.label, record.task.key, record.seed)
             records_by_seed.setdefault(key, []).append(record)
@@ -287,8 +287,12 @@ def _records_of_newest(records: Sequence[Result]) -> dict[str, Result]:
     return by_text
 
 
-def _prompt_records(folder: Path) -> list[Result]:
-    """Return the records of sets of prompts; those that cannot be read are left out."""
+def read_prompt_records(results: Path) -> list[Result]:
+    """Return the records of sets of prompts below a folder of results.
+
+    Those that cannot be read are left out.
+    """
+    folder = results / PROMPTS
     records = {}
     for file in result_files(folder):
         with suppress(ResultError):  # `verify` and the status page name it

@@ -192,10 +192,13 @@ def _standings(
         )
 
 
-def over_tasks(columns: Sequence[Array], shares: Array) -> Interval:
-    """Interval of a mean over tasks; a task with a single query counts as exact."""
+def over_tasks(samples: Sequence[Array], shares: Array) -> Interval:
+    """Interval of a mean over tasks, from a sample of each (see `ScoreMatrix.sample`).
+
+    A task with a single query counts as exact.
+    """
     means, ends = [], []
-    for scores in columns:
+    for scores in samples:
         means.append(float(scores.mean()))
         ends.append(intervals.mean_interval(scores, level=resampling.LEVEL)[1])
     return intervals.mean_of_intervals(means, ends, weights=shares)
@@ -352,9 +355,16 @@ def left_out_notes(
 
 
 def mean_p_values(
-    tasks: Sequence[Array], seeds: Sequence[tuple[int, int]], shares: Array, *, n_resamples: int
+    tasks: Sequence[Array],
+    seeds: Sequence[tuple[int, int]],
+    shares: Array,
+    *,
+    n_resamples: int,
+    pairs: Sequence[tuple[int, int]] | None = None,
 ) -> tuple[list[float], list[float]]:
-    """Raw and MaxT p-values of differences of means over tasks (S, n), for every pair of systems.
+    """Raw and MaxT p-values of differences of means over tasks (S, n), for pairs of systems.
+
+    The pairs are by default all.
 
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
@@ -374,9 +384,11 @@ def mean_p_values(
         # Sums over columns are then means over tasks, but for a factor that no p-value sees.
         for row in range(systems):  # one at a time, which bounds the memory
             weighted_sums[row, columns[seed]] += len(tasks) * share * scores[row] / queries
+    if pairs is None:
+        pairs = list(itertools.combinations(range(systems), 2))
     return resampling.max_t_p_values(
         weighted_sums.T,
-        list(itertools.combinations(range(systems), 2)),
+        pairs,
         n_resamples=n_resamples,
         seed=list(itertools.chain.from_iterable(columns)),
     )

@@ -2,6 +2,12 @@
 
 Systems that answered the same queries share one tuple of ids, so they are aligned without comparing
 ids.
+
+The score of a task in parts, such as languages, is the mean over its parts of the means over their
+queries, whatever their sizes. So a score of a part with n of N queries, one of P, has the weight
+N / (P n): then the mean over all queries is that score. The parts are those of the task, and no
+sample of others: they are strata. An interval is of deviations within the parts, and how far the
+parts are from each other does not widen it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +21,7 @@ from numpy.typing import NDArray
 from qwen3nb.analysis.stats.resampling import cluster_values
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.metrics.query_scores import sorted_rows
+from qwen3nb.utils.format import first_names
 from qwen3nb.utils.imports import DataFrame
 
 _MOST_SHOWN = 5  # ids of queries in a note
@@ -74,6 +81,13 @@ class ScoreMatrix:
     unpaired: dict[str, tuple[str, ...]]
     # the cluster of each query, in their order; empty if queries were sampled one by one
     clusters: tuple[str, ...] = ()
+    # the part of each query of a task in parts, whose scores are weighted; empty for others
+    parts: tuple[str, ...] = ()
+
+    @property
+    def weights(self) -> Array:
+        """The weight of each query (n,): 1, unless the task has parts."""
+        return part_weights(self.parts) if self.parts else np.ones(len(self.queries))
 
     @property
     def unit_names(self) -> tuple[str, ...]:
@@ -84,21 +98,36 @@ class ScoreMatrix:
         """Convert values of queries (…, n) to values of sampling units (…, G), with the same mean.
 
         Values of clusters are for intervals if ``centred``, else for sign flips (`cluster_values`).
+        Those for intervals deviate from their mean as queries do from the mean of their part.
         """
+        if self.parts and centred:
+            values = centred_in_parts(values, self.parts)
         return cluster_values(values, self.clusters or None, centred=centred)
+
+    def sample(self, system: str) -> Array:
+        """Values with the mean and the interval of one system's score: its scores, or of units."""
+        scores = self.column(system)
+        return self.unit_values(scores) if self.parts else scores
 
     def at(self, members: Sequence[int]) -> Self:
         """Return the scores on the queries at some positions, with their clusters."""
+        rows = list(members)
         clusters: tuple[str, ...] = ()
         if self.clusters:
-            clusters = tuple(self.clusters[index] for index in members)
+            clusters = tuple(self.clusters[row] for row in rows)
         if len(set(clusters)) == len(clusters):  # no two queries share one
             clusters = ()
+        scores = self.scores[:, rows]
+        parts: tuple[str, ...] = ()
+        if self.parts:
+            parts = tuple(self.parts[row] for row in rows)
+            scores = scores / self.weights[rows] * part_weights(parts)
         return replace(
             self,
-            queries=tuple(self.queries[index] for index in members),
-            scores=self.scores[:, list(members)],
+            queries=tuple(self.queries[row] for row in rows),
+            scores=scores,
             clusters=clusters,
+            parts=parts,
         )
 
     def column(self, system: str) -> Array:
@@ -121,11 +150,15 @@ class ScoreMatrix:
         return np.array([self.column(name) for name in names])
 
     def to_frame(self) -> DataFrame:
-        """Return a row per query and a column per system; for two systems, also the difference."""
+        """Return a row per query and a column per system; for two systems, also the difference.
+
+        The scores are those of the queries, without weights of parts.
+        """
         import pandas as pd
 
         index = pd.Index(self.queries, name="query")
-        frame = pd.DataFrame(self.scores.T, index=index, columns=list(self.systems))
+        scores = self.scores / self.weights if self.parts else self.scores
+        frame = pd.DataFrame(scores.T, index=index, columns=list(self.systems))
         if len(self.systems) != 2:
             return frame
         system_a, system_b = self.systems
@@ -138,19 +171,43 @@ class ScoreMatrix:
         for system, ids in self.unpaired.items():
             if not ids:
                 continue
-            names = ", ".join(ids[:_MOST_SHOWN])
-            if len(ids) > _MOST_SHOWN:
-                names = f"{names} and {len(ids) - _MOST_SHOWN} more"
+            names = first_names(ids, most=_MOST_SHOWN)
             lines.append(f"{self.task}: {len(ids)} queries of {system} do not pair ({names})")
         return tuple(lines)
 
 
+def part_weights(parts: Sequence[str]) -> Array:
+    """Return the weight of each query (n,), with which parts of any size count alike.
+
+    >>> part_weights(["de", "de", "de", "en"])
+    array([0.66666667, 0.66666667, 0.66666667, 2.        ])
+    """
+    _, part_of_query, sizes = np.unique(parts, return_inverse=True, return_counts=True)
+    return np.asarray(len(parts) / (len(sizes) * sizes[part_of_query]))
+
+
+def centred_in_parts(values: Array, parts: Sequence[str]) -> Array:
+    """Return values (…, n) that deviate from the mean of all as each does from that of its part."""
+    _, part_of_query, sizes = np.unique(parts, return_inverse=True, return_counts=True)
+    by_part = np.argsort(part_of_query, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    means_of_parts = np.add.reduceat(values[..., by_part], starts, axis=-1) / sizes
+    mean = values.mean(axis=-1, keepdims=True)
+    return np.asarray(values - means_of_parts[..., part_of_query] + mean)
+
+
 def join(
-    columns: Columns, *, task: str = "", metric: str = "", clusters: Mapping[str, str] | None = None
+    columns: Columns,
+    *,
+    task: str = "",
+    metric: str = "",
+    clusters: Mapping[str, str] | None = None,
+    part_of: Mapping[str, str] | None = None,
 ) -> ScoreMatrix:
     """Join systems by query id.
 
     ``clusters`` (a cluster per query id) are used if all shared queries have one and some share it.
+    ``part_of`` (a part per query id) is of a task whose score is the mean over its parts.
 
     >>> join({"a": {"q1": 1.0, "q2": 0.5}, "b": {"q1": 0.0}}).unpaired
     {'a': ('q2',), 'b': ()}
@@ -173,12 +230,17 @@ def join(
         if not is_finite.all():
             query = queries[is_finite.argmin()]  # the first that is not
             raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
+    parts: tuple[str, ...] = ()
+    if part_of:
+        parts = tuple(part_of[query] for query in queries)
+        scores *= part_weights(parts)
     return ScoreMatrix(
         task=task,
         metric=metric,
         systems=tuple(columns),
         queries=queries,
         scores=scores,
+        parts=parts,
         unpaired={system: column.not_in(queries) for system, column in systems.items()},
         clusters=_shared_clusters(queries, clusters or {}),
     )

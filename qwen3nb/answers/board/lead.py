@@ -8,10 +8,12 @@ from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.brackets import Ties
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.answers.comparison import Comparison
+from qwen3nb.answers.unjudged import ADVICE
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.figure import Figure, ForestRow, forest_figure
 from qwen3nb.report.render.model_styles import rank_style
 from qwen3nb.report.render.table import Conclusion, not_shown, plural, short_task
+from qwen3nb.utils.format import first_names, names_in_words
 
 _MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
 _MOST_NAMED = 3  # models that a sentence names
@@ -31,14 +33,6 @@ class Lead:
     leads: tuple[PairedDifference, ...]  # differences from the others, the best of them first
     queries: str  # number of paired queries, such as ``200 queries``
     unpaired: int  # number of models whose scores cannot be paired with it
-
-
-def _first_names(names: Sequence[str], count: int) -> str:
-    """Return the first few names, and the number of further ones."""
-    text = ", ".join(names[:count])
-    if len(names) > count:
-        text += f" and {len(names) - count} more"
-    return text
 
 
 def find_lead(comparison: Comparison, *, task: str) -> Lead | None:
@@ -92,7 +86,12 @@ def first_place(
     best = ties.best or (lead.name,)
     name = best[0]
     data = comparison.data_used(task)
-    if len(best) > 1:
+    # In the order of scores: the first lead is the one over the next model.
+    found = comparison.turned_by_grades(lead.leads[0]) if lead.leads else None
+    if found is not None:
+        text = f"{name} scores highest. {found.share_text}, and their grades could turn that: "
+        text += f"{ADVICE}."
+    elif len(best) > 1:
         count = _COUNTS.get(len(best), str(len(best)))
         names = _all_or_first_names(best)
         text = f"{count} models share first place: {names}."
@@ -114,9 +113,8 @@ def _all_or_first_names(names: Sequence[str]) -> str:
     ('a and b', 'a, b, c and 2 more')
     """
     if len(names) > _MOST_NAMED:
-        return _first_names(names, _MOST_NAMED)
-    *others, last = names
-    return f"{', '.join(others)} and {last}"
+        return first_names(names, most=_MOST_NAMED)
+    return names_in_words(names)
 
 
 def _no_results(results: Iterable[Result]) -> str:
@@ -127,9 +125,9 @@ def _no_results(results: Iterable[Result]) -> str:
         "separate page."
     )
     if tasks_with_results:
+        tasks = first_names(tasks_with_results, most=_MOST_TASKS)
         text += (
-            f" There are results on {_first_names(tasks_with_results, _MOST_TASKS)}; the reading "
-            "guide of the first page links their pages."
+            f" There are results on {tasks}; the reading guide of the first page links their pages."
         )
     return text
 

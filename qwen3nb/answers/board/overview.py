@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from qwen3nb.analysis.comparison.benchmark_means import BenchmarkMean, MeanColumn
 from qwen3nb.analysis.comparison.brackets import Ties
 from qwen3nb.answers.board.grid import Grid, Links, is_of_benchmark
+from qwen3nb.answers.board.published import PUBLISHED, PublishedModel, published_note
 from qwen3nb.answers.board.scores import why_missing
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
@@ -98,6 +99,7 @@ class Overview:
     task: str  # key of the task or mean that decides the order
     ranked_on: str  # its title
     references: Table  # the models of the comparison set that were not run
+    published: Sequence[PublishedModel] = ()  # those of them with published scores
     files: str = ""  # links that save the scores
     data: DataUsed = NO_SCORES
 
@@ -108,6 +110,9 @@ class Overview:
         for model in self.models:
             scores = [column.scores[model.identity].text for column in self.columns]
             lines.append([self._rank_text(model), model.name, *scores])
+        for reference in self.published:
+            texts = [_published_text(reference, column.task) for column in self.columns]
+            lines.append(["–", f"{reference.name} (published)", *texts])
         widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
         return "\n".join(_aligned(line, widths) for line in lines)
 
@@ -119,12 +124,14 @@ class Overview:
             f' data-task="{html.escape(self.task, quote=True)}"><thead><tr>'
             '<th scope="col" title="Models that share a rank are not shown to differ">rank</th>'
             f'{lanes}<th scope="col" class="q-model">model</th>{heads}</tr></thead>'
-            f"<tbody>{''.join(self._rows())}</tbody></table></div>",
+            f"<tbody>{''.join(self._rows())}</tbody>{self._published_html()}</table></div>",
             self._references_html(),
         ]
         if self.data.text:
             parts.append(f'<p class="q-note">{escaped_text(self.data.text)}</p>')
         parts.append(f'<p class="q-note">{self._note_html()}</p>')
+        if self.published:
+            parts.append(f'<p class="q-note">{escaped_text(published_note(self.published))}</p>')
         content = "".join(parts)
         attributes = data_attribute(self.data)
         return styled(
@@ -178,6 +185,21 @@ class Overview:
         if model.is_toy:
             name += " (toy)"
         return f'<th scope="row" class="q-model">{name}{hidden}</th>'
+
+    def _published_html(self) -> str:
+        """Return the rows of published scores, below and apart from what was measured."""
+        lanes = '<td class="q-tie" aria-hidden="true"></td>' * self._lane_count
+        rows = []
+        for model in self.published:
+            name = html.escape(model.name, quote=False)
+            origin = html.escape(f"{PUBLISHED}: {model.origin}", quote=True)
+            cells = "".join(_published_cell(model, column.task) for column in self.columns)
+            rows.append(
+                f'<tr><td class="q-place" title="not ranked: {PUBLISHED}">–</td>{lanes}'
+                f'<th scope="row" class="q-model" title="{origin}">{name}'
+                f'<span class="q-detail">{PUBLISHED}</span></th>{cells}</tr>'
+            )
+        return f'<tbody class="q-published">{"".join(rows)}</tbody>' if rows else ""
 
     def _references_html(self) -> str:
         count = len(self.references)
@@ -243,6 +265,23 @@ def _score_cell(column: ScoreColumn, identity: str) -> str:
         content = f'<span tabindex="0" title="{about}">{text}</span>'
     shade = f"{column.shade(score):.2f}"
     return f'<td data-sort="{score.value!r}" style="--q-shade:{shade}">{content}</td>'
+
+
+def _published_text(model: PublishedModel, column: str) -> str:
+    value = model.values.get(column)
+    return model.absence(column) if value is None else value.text(2)
+
+
+def _published_cell(model: PublishedModel, column: str) -> str:
+    """Return a published score without a value to sort by; its words are also spoken."""
+    text = escaped_text(_published_text(model, column))
+    value = model.values.get(column)
+    if value is None:
+        return f'<td class="q-none" title="{model.reason(column)}">{text}</td>'
+    about = f"{number_text(value.value)}, {value.words}; {model.origin}"
+    title = html.escape(about, quote=True)
+    spoken = f'<span class="q-spoken"> {escaped_text(value.words)}</span>'
+    return f'<td class="q-none"><span tabindex="0" title="{title}">{text}{spoken}</span></td>'
 
 
 def task_title(record: Result) -> str:

@@ -34,10 +34,14 @@ class ReferenceModel:
             str(entry.get("licence") or ""),
         )
 
+    @property
+    def specs(self) -> frozenset[str]:
+        """Its name and its hub id."""
+        return frozenset({self.name, str(registry()[self.name].get("id"))})
+
     def is_one_of(self, specs: Iterable[str]) -> bool:
         """Whether the model is among these specs and labels, by its name or its hub id."""
-        hub_id = str(registry()[self.name].get("id"))
-        return not {self.name, hub_id}.isdisjoint(specs)
+        return not self.specs.isdisjoint(specs)
 
 
 REFERENCES = (

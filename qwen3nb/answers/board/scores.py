@@ -1,11 +1,14 @@
 """Tables of the scores of all models: on tasks, and on means over benchmarks and types."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from qwen3nb.analysis.comparison import benchmark_means
 from qwen3nb.analysis.comparison.benchmark_means import BenchmarkMean, MeanColumn
 from qwen3nb.answers.board.grid import Grid, Links, is_of_benchmark
+from qwen3nb.answers.board.published import published_means, published_rows
 from qwen3nb.answers.comparison import Comparison
+from qwen3nb.answers.forecast import forecast_of_column
 from qwen3nb.metrics.intervals import few_queries_sentence, interval_words
 from qwen3nb.models.kinds.resolve import FUSION_KIND, KINDS
 from qwen3nb.records.data_used import DataUsed
@@ -25,6 +28,7 @@ from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.model_styles import rank_style
 from qwen3nb.report.render.table import Cell, Head, Table, number, plural, short_task, transposed
 from qwen3nb.tiers import GROUPS, Benchmark, is_search
+from qwen3nb.utils.format import interval_text, number_text
 
 NEAR_BEST = (
     "not significantly different from the best of its column; only for metrics that are a mean "
@@ -37,7 +41,8 @@ _MEANS = (
 )
 _HOW_MEANS = (
     "A group such as CQADupStack counts as one task. Without a metric, the main scores are "
-    "averaged as on MTEB's leaderboard. The 95 % intervals are combined from those of the tasks."
+    "averaged as on MTEB's leaderboard. The 95 % intervals are combined from those of the tasks. "
+    "A forecast is from published scores of other models; it is no measurement."
 )
 
 
@@ -114,11 +119,14 @@ def why_missing(example: Result, *, searched: bool) -> str:
     return "not run"
 
 
+def shown_means(models: Grid, *, types: bool = False) -> list[MeanColumn]:
+    """Return the means over benchmarks, or those over their types."""
+    return [column for column in models.columns if is_of_benchmark(column) != types]
+
+
 def means_table(models: Grid, tier: str, links: Links, *, types: bool = False) -> Table:
     """Return a row per model, a column per mean over a benchmark, or over one of its types."""
-    columns = [column for column in models.columns if is_of_benchmark(column)]
-    if types:
-        columns = [column for column in models.columns if not is_of_benchmark(column)]
+    columns = shown_means(models, types=types)
     heads = ["model"]
     for column in columns:
         measure = column.over
@@ -131,7 +139,7 @@ def means_table(models: Grid, tier: str, links: Links, *, types: bool = False) -
         row: list[Cell | str] = [Cell(name, link=links.get(newest_record.run, ""))]
         for mean in models.means[identity]:
             if mean.column in columns:
-                row.append(_mean_cell(mean, newest_record))
+                row.append(_mean_cell(mean, newest_record, models.records[identity].values()))
         rows.append(row)
     noun = "type of task" if types else "benchmark"
     return Table.of(
@@ -147,17 +155,35 @@ def means_table(models: Grid, tier: str, links: Links, *, types: bool = False) -
     )
 
 
-def _mean_cell(mean: BenchmarkMean, example: Result) -> Cell | str:
+def _mean_cell(mean: BenchmarkMean, example: Result, records: Iterable[Result] = ()) -> Cell | str:
+    """Return a mean; of an incomplete one its number of tasks, with a forecast in words.
+
+    A forecast is no value: it is neither sorted with measured means, nor the best of a column.
+    """
     if mean.value is not None:
         return number(mean.value, interval=mean.interval)
     if not mean.measured and len(mean.missing) == len(mean.column.weights):
         has_search = any(is_search(task) for task in mean.column.weights)
         return why_missing(example, searched=has_search)
-    return Cell(f"{mean.measured} of {mean.column.tasks}", "incomplete")
+    detail = "incomplete"
+    forecast = forecast_of_column(mean.column, records)
+    if forecast is not None:
+        detail = f"forecast {number_text(forecast.mean)} {interval_text(forecast.interval)}"
+    return Cell(f"{mean.measured} of {mean.column.tasks}", detail)
 
 
-def tasks_table(models: Grid, benchmark: Benchmark, tasks: Sequence[str], links: Links) -> Table:
-    """Return the scores of all models on some tasks of a benchmark, a row per task."""
+def tasks_table(
+    models: Grid,
+    benchmark: Benchmark,
+    tasks: Sequence[str],
+    links: Links,
+    *,
+    published: bool = True,
+) -> Table:
+    """Return the scores of all models on some tasks of a benchmark, a row per task.
+
+    With ``published``, those of reference models that were not measured here follow.
+    """
     columns = [benchmark_means.task_column(benchmark, task) for task in tasks]
     heads = ["model", *[_benchmark_task_head(column, models) for column in columns]]
     rows = []
@@ -174,6 +200,10 @@ def tasks_table(models: Grid, benchmark: Benchmark, tasks: Sequence[str], links:
         caption=f"Scores of all models on the tasks of {benchmark.name}, with 95 % intervals.",
         data=models.data_used(columns),
     )
+    if published:
+        references = published_means(models, columns)
+        below = published_rows(references, [column.name for column in columns])
+        scores = replace(scores, rows=(*scores.rows, *map(tuple, below)))
     if len(tasks) == 1:
         return scores
     return transposed(scores, first="task")

@@ -1,15 +1,21 @@
 """What a comparison shows, in at most two short sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
 
 from qwen3nb.analysis.comparison.alignment import in_words
 from qwen3nb.analysis.comparison.differences import PairedDifference, Procedure, TaskComparison
+from qwen3nb.answers.unjudged import ADVICE, UnjudgedRange
 from qwen3nb.metrics.intervals import within
-from qwen3nb.report.render.table import first_names, plural, short_task
-from qwen3nb.utils.format import number_text, number_word
+from qwen3nb.report.render.table import plural, short_task
+from qwen3nb.utils.format import first_names, names_in_words, number_text, number_word
 
 _MOST_NAMED = 3  # models in a sentence
+# By task and pair of models, the range of a difference whose verdict unjudged documents could turn.
+Turned: TypeAlias = Mapping[tuple[str, frozenset[str]], UnjudgedRange]
+NOTHING_TURNED: Turned = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -19,30 +25,52 @@ class Verdicts:
     better: tuple[PairedDifference, ...]
     worse: tuple[PairedDifference, ...]
     not_shown: tuple[PairedDifference, ...]
+    turned: tuple[UnjudgedRange, ...] = ()  # of shown ones that unjudged documents could turn
 
     @classmethod
-    def of(cls, differences: Sequence[PairedDifference], alpha: float) -> "Verdicts":
+    def of(
+        cls,
+        differences: Sequence[PairedDifference],
+        alpha: float,
+        turned: "Turned" = NOTHING_TURNED,
+    ) -> "Verdicts":
         """Sort differences by what they show."""
         shown = [difference for difference in differences if difference.significant(alpha)]
+        ranges = [turned[key] for key in map(_pair_on_task, shown) if key in turned]
+        decided = [difference for difference in shown if _pair_on_task(difference) not in turned]
         return cls(
-            better=tuple(difference for difference in shown if difference.difference > 0),
-            worse=tuple(difference for difference in shown if difference.difference <= 0),
+            better=tuple(difference for difference in decided if difference.difference > 0),
+            worse=tuple(difference for difference in decided if difference.difference <= 0),
             not_shown=tuple(
                 difference for difference in differences if not difference.significant(alpha)
             ),
+            turned=tuple(ranges),
         )
 
     @property
     def count(self) -> int:
-        """The number of differences."""
+        """The number of differences with a verdict."""
         return len(self.better) + len(self.worse) + len(self.not_shown)
 
 
 NO_VERDICTS = Verdicts((), (), ())
 
 
+def turned_pairs(ranges: Iterable[tuple[PairedDifference, UnjudgedRange]]) -> Turned:
+    """Return ranges by task and pair of models."""
+    return {_pair_on_task(difference): found for difference, found in ranges}
+
+
+def _pair_on_task(difference: PairedDifference) -> tuple[str, frozenset[str]]:
+    return difference.task, frozenset((difference.first, difference.second))
+
+
 def comparison_sentences(
-    first: TaskComparison, others: Sequence[TaskComparison], *, unit: str
+    first: TaskComparison,
+    others: Sequence[TaskComparison],
+    *,
+    unit: str,
+    turned: Turned = NOTHING_TURNED,
 ) -> list[str]:
     """Say which models are better than the baseline, or which of two models is better.
 
@@ -50,35 +78,51 @@ def comparison_sentences(
         first: the task or mean that speaks for the others; it has a baseline.
         others: further tasks.
         unit: what the scores on the first task are of, such as ``queries``.
+        turned: the differences without a verdict; see `qwen3nb.answers.unjudged`.
     """
     differences = first.with_baseline
     alpha, margin = first.procedure.alpha, first.procedure.margin
     if len(differences) == 1:
         return _sentences_on_two_models(
-            differences[0], others, unit=unit, procedure=first.procedure
+            differences[0], others, unit=unit, procedure=first.procedure, turned=turned
         )
-    verdicts = Verdicts.of(differences, alpha)
+    verdicts = Verdicts.of(differences, alpha, turned)
+    unjudged = _unjudged_sentence(verdicts)
     counts = _counts(verdicts, unit, margin)
     task = short_task(first.task)
     if verdicts.better:
         names = [in_words(difference.first) for difference in verdicts.better]
         verb = "is" if len(names) == 1 else "are"
         better = f"{_and(names)} {verb} better than {in_words(first.baseline)} on {task}"
-        return [f"{better}{_smallness(verdicts.better, margin)}.", _capitalized(counts)]
-    elsewhere = sum(_may_be_better(compared, first.baseline, alpha) for compared in others)
+        return [f"{better}{_smallness(verdicts.better, margin)}.", _capitalized(counts), unjudged]
+    elsewhere = sum(_may_be_better(compared, first.baseline, alpha, turned) for compared in others)
     none_better = f"No model is shown to be better than {in_words(first.baseline)} on"
     if others and not elsewhere:
-        return [f"{none_better} any of {len(others) + 1} tasks.", f"On {task}, {counts}"]
+        on_first = f"On {task}, {counts}" if counts else ""
+        return [f"{none_better} any of {len(others) + 1} tasks.", on_first, unjudged]
     if elsewhere:
         task += f"; on {plural(elsewhere, 'other task')}, some are"
-    return [f"{none_better} {task}.", _capitalized(counts)]
+    return [f"{none_better} {task}.", _capitalized(counts), unjudged]
 
 
-def _may_be_better(compared: TaskComparison, baseline: str, alpha: float) -> bool:
+def _unjudged_sentence(verdicts: Verdicts) -> str:
+    """Say how many differences have no verdict because of unjudged documents; empty without any."""
+    if not verdicts.turned:
+        return ""
+    most = max(verdicts.turned, key=lambda found: found.unjudged)
+    count = len(verdicts.turned)
+    verb = "has" if count == 1 else "have"
+    return (
+        f"{_capitalized(number_word(count))} {verb} no verdict: up to {most.share_text}, and "
+        f"{ADVICE}."
+    )
+
+
+def _may_be_better(compared: TaskComparison, baseline: str, alpha: float, turned: Turned) -> bool:
     """Whether a model is better than the baseline on a task, or the task has another one."""
     if compared.baseline != baseline:
         return True
-    return bool(Verdicts.of(compared.with_baseline, alpha).better)
+    return bool(Verdicts.of(compared.with_baseline, alpha, turned).better)
 
 
 def _counts(verdicts: Verdicts, unit: str, margin: float) -> str:
@@ -118,17 +162,26 @@ def _sentences_on_two_models(
     *,
     unit: str,
     procedure: Procedure,
+    turned: Turned,
 ) -> list[str]:
     """Say which of two models is better, by how much, and how sure that is."""
     if difference.difference < 0:
         difference = difference.reversed()
     pairs = [compared.difference(difference.first, difference.second) for compared in others]
     alpha = procedure.alpha
-    elsewhere = Verdicts.of([pair for pair in pairs if pair is not None], alpha)
+    elsewhere = Verdicts.of([pair for pair in pairs if pair is not None], alpha, turned)
     first, second = in_words(difference.first), in_words(difference.second)
     first_mean, second_mean = (number_text(mean) for mean in difference.means)
     metric, task = difference.metric, short_task(difference.task)
     is_shown = difference.significant(alpha)
+    found = turned.get(_pair_on_task(difference))
+    if is_shown and found is not None:
+        return [
+            f"No decision between {first} and {second} on {task}: {metric} {first_mean} against "
+            f"{second_mean}.",
+            f"{found.share_text}, and their grades could turn it: {ADVICE}.",
+            _elsewhere(elsewhere, first, second),
+        ]
     # The other tasks say the same, or another sentence says what they say.
     agreeing = elsewhere.better if is_shown else elsewhere.not_shown
     values = f"on {task}: {metric} {first_mean} against {second_mean}."
@@ -179,9 +232,9 @@ def _and(names: Sequence[str]) -> str:
     >>> _and(["a"]), _and(["a", "b"]), _and(["a", "b", "c", "d", "e"])
     ('a', 'a and b', 'a, b, c and 2 more')
     """
-    if len(names) == 1 or len(names) > _MOST_NAMED:
+    if len(names) > _MOST_NAMED:
         return first_names(names, most=_MOST_NAMED)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return names_in_words(names)
 
 
 def _capitalized(sentence: str) -> str:

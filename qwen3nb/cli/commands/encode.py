@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Unpack
@@ -131,7 +132,7 @@ def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: 
     "source",
     required=True,
     type=opt.FILE,
-    help='JSON lines, such as {"text": "…"}.',
+    help='JSON lines, such as {"text": "…"}; or CSV, Parquet, a database, a folder.',
 )
 @opt.out_option("output", required=True, help="The .npy file, or the folder of parts.")
 @opt.option("--role", choices=("query", "passage"), help="Selects the prompt.")
@@ -197,18 +198,43 @@ def encode(
     from qwen3nb.vectors.encode_shards import check_folder, encode_shards
     from qwen3nb.vectors.text_files import check_texts, read_texts
 
+    texts_of_documents = _texts_of_documents(source)
     if shards is not None:
+        if texts_of_documents is not None:
+            raise click.UsageError('--shards reads JSON lines, such as {"text": "…"}')
         check_folder(output)
         encoder = load_encoder(spec, cache=False, **options)
         encoded = encode_shards(encoder, source, output, shards=shards, role=role)
         click.echo(encoded.summary())
         return
     check_output(output)
-    count = check_texts(source)
+    texts: Iterable[str]
+    if texts_of_documents is not None:
+        texts, count = texts_of_documents, len(texts_of_documents)
+    else:
+        count = check_texts(source)
+        texts = read_texts(source)
     encoder = load_encoder(spec, cache=not no_cache, **options)
-    texts = read_texts(source)
     encode_to_file(encoder, texts, output, role=role, total=count)
     click.echo(
         f"{output}: {count:,} x {encoder.dimension} float32; {encoder.stats.cached:,} distinct "
         f"texts from the cache, {encoder.stats.encoded:,} computed"
     )
+
+
+def _texts_of_documents(source: Path) -> list[str] | None:
+    """Return the texts of documents in another format than JSON lines, in their order; or None.
+
+    Documents are read as `qwen3nb domain` reads them, with all their texts at once.
+    """
+    from qwen3nb.datasets.custom.documents import read_documents
+    from qwen3nb.datasets.custom.formats import Json, JsonLines, find_format
+
+    if not source.exists():
+        return None
+    if not source.is_dir():
+        file_format = find_format(source)
+        # A file of JSON lines may be called .json, too.
+        if file_format is None or isinstance(file_format, Json | JsonLines):
+            return None
+    return list(read_documents(source).texts.values())

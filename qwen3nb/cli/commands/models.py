@@ -1,16 +1,25 @@
 """Commands for models: average, extract and check them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from qwen3nb.checkpoints.types import MERGE_METHODS
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.arguments import CardArguments, LoadedArguments
 from qwen3nb.cli.program import Command, CommandWithParts
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.types import ADAPTER_METHODS
 from qwen3nb.utils.terminal import say
+
+if TYPE_CHECKING:
+    from qwen3nb.checkpoints.averaging import Selection
+
+# The first ones are of whole models, the last ones of adapters.
+_MERGE_METHODS = (*MERGE_METHODS, *ADAPTER_METHODS)
 
 
 class ExtractArguments(CardArguments):
@@ -87,8 +96,18 @@ def extract(
             click.echo(f"  {name}: {value}")
 
 
+class MergeArguments(TypedDict):
+    """The options of a merge, as `average_checkpoints` has them."""
+
+    method: str
+    base: Path | None
+    density: float | None
+    scale: float
+    seed: int
+
+
 @click.command(cls=Command)
-@opt.paths_given(folder="--training", output="--out")
+@opt.paths_given(folder="--training", output="--out", others="further_models")
 @opt.option("--last", minimum=1, help="Average the last N checkpoints.")
 @opt.option("--best", minimum=1, help="Average the best N by the metric.")
 @opt.option("--metric", default="eval_loss", help="As the Trainer logs it.")
@@ -97,39 +116,127 @@ def extract(
     default=None,
     help="Of the metric.  [default: the Trainer's rule: lower for losses and errors, else higher]",
 )
+@opt.option("--method", choices=_MERGE_METHODS, default="mean", help="How models are merged.")
+@opt.option("--weights", metavar="TEXT", help="As 5,3,2, or metric; by default equal.")
+@opt.option("--base", type=opt.FOLDER, help="The model before the training, for ties and dare.")
+@opt.option("--density", type=float, help="Share of changes that stay, for ties and dare.")
+@opt.option("--rank", minimum=1, help="Of the merged adapter, for svd.")
+@opt.option("--scale", type=float, default=1.0, help="Of the merged change, for ties and dare.")
+@opt.option("--seed", type=int, default=0, help="Of the changes that dare drops.")
 def average(
     folder: Path,
     output: Path,
+    further_models: list[Path],
     last: int | None,
     best: int | None,
     metric: str,
     higher_is_better: bool | None,
+    weights: str | None,
+    rank: int | None,
+    **merge: Unpack[MergeArguments],
 ) -> None:
-    """Average checkpoints in FOLDER and write the result to the folder OUTPUT.
+    """Average checkpoints of a training, or merge models, to the folder OUTPUT.
 
     \b
     qwen3nb average runs/ul2 runs/ul2-average --last 5
     qwen3nb average runs/ul2 runs/ul2-best --best 3 --metric eval_loss
-    qwen3nb average --training runs/ul2 --out runs/ul2-average --last 2
-    """
-    from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
+    qwen3nb average runs/a runs/b merged --method slerp --weights 2,1
+    qwen3nb average runs/a runs/b merged --method ties --base Qwen3-0.6B
 
-    names_both = last is not None and best is not None
-    names_none = last is None and best is None
-    if names_both or names_none:
-        raise click.UsageError("give either --last N or --best N")
-    # None leaves the choice to the Trainer's own rule for the metric.
-    lower_is_better = None
+    FOLDER is a training, of which --last or --best select checkpoints. Two or more folders are
+    models, merged in their order. Adapters (LoRA) of one base are merged to one adapter, by cat
+    (the exact sum, as mean), svd, linear or ties.
+    """
+    from qwen3nb.checkpoints.averaging import average_checkpoints
+
+    lower_is_better = None  # the Trainer's own rule for the metric
     if higher_is_better is not None:
         lower_is_better = not higher_is_better
-    selection = select_checkpoints(
-        folder, last=last, best=best, metric=metric, lower_is_better=lower_is_better
+    selection = _selection(
+        folder,
+        further_models,
+        last=last,
+        best=best,
+        metric=metric,
+        lower_is_better=lower_is_better,
     )
-    average_checkpoints(selection, output)
+    numbers = _weights(weights, selection)
+    if (selection.folders[0] / "adapter_config.json").is_file():
+        _merge_adapters(selection, output, numbers, rank=rank, **merge)
+    elif rank is not None:
+        raise click.UsageError("--rank is of adapters; these are whole models")
+    else:
+        average_checkpoints(selection, output, weights=numbers, **merge)
     if selection.note:
         click.echo(selection.note, err=True)
     names = ", ".join(checkpoint.name for checkpoint in selection.folders)
     click.echo(f"{output}: {selection.rule}: {names}")
+
+
+def _selection(
+    folder: Path,
+    further_models: Sequence[Path],
+    *,
+    last: int | None,
+    best: int | None,
+    metric: str,
+    lower_is_better: bool | None,
+) -> "Selection":
+    """Return the models to merge: those that are named, or checkpoints of a training."""
+    from qwen3nb.checkpoints.averaging import Selection, select_checkpoints
+
+    counts = [count for count in (last, best) if count is not None]
+    if further_models:
+        if counts:
+            raise click.UsageError("--last and --best select in one training; several are given")
+        return Selection((folder, *further_models), rule="as given", metrics={})
+    if len(counts) != 1:
+        raise click.UsageError("give either --last N or --best N, or several models")
+    return select_checkpoints(
+        folder, last=last, best=best, metric=metric, lower_is_better=lower_is_better
+    )
+
+
+def _merge_adapters(
+    selection: "Selection",
+    output: Path,
+    weights: tuple[float, ...] | None,
+    *,
+    rank: int | None,
+    **merge: Unpack[MergeArguments],
+) -> None:
+    """Merge adapters; refuse the settings of whole models."""
+    from qwen3nb.models.kinds.adapter_merging import merge_adapters
+
+    if merge["base"] is not None or merge["scale"] != 1 or merge["seed"] != 0:
+        raise click.UsageError(
+            "--base, --scale and --seed are of whole models; adapters are changes already"
+        )
+    method = merge["method"]
+    if method == "mean":
+        method = "cat"  # the exact mean of the changes
+    merge_adapters(
+        selection.folders,
+        output,
+        method=method,
+        weights=weights,
+        rank=rank,
+        density=merge["density"],
+    )
+
+
+def _weights(text: str | None, selection: "Selection") -> tuple[float, ...] | None:
+    """Return the weights that ``--weights`` names; None: all equal."""
+    if text is None:
+        return None
+    if text == "metric":
+        return selection.weights_by_metric()
+    try:
+        return tuple(float(number) for number in text.split(","))
+    except ValueError:
+        raise click.UsageError(
+            f"--weights {text!r}: expected numbers separated by commas, as 5,3,2, or metric"
+        ) from None
 
 
 @click.command(cls=CommandWithParts)

@@ -122,7 +122,7 @@ def given_parameters(values: Mapping[str, object]) -> dict[str, object]:
     return typed_values
 
 
-def _run(
+def run_and_print(
     notebook: Path | str, parameters: Mapping[str, object], *, fresh: bool, name: str = ""
 ) -> None:
     """Run a notebook, print the end of its page, and raise the error if the run failed."""
@@ -199,8 +199,24 @@ def _print_scores(trace: RunTrace) -> None:
     help="Check data, weights, time, memory; run nothing.",
 )
 @opt.option("--config", type=opt.EXISTING, help="TOML, YAML or JSON of parameters; options win.")
+@opt.flag(
+    "--until-certain",
+    help="Only whether it beats --baseline, for a part of the cost.",
+)
+@opt.option(
+    "--margin",
+    type=click.FloatRange(min=0, max=1, max_open=True),
+    help="With --until-certain: by how much.  [default: 0]",
+)
 @_RUN
-def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: object) -> None:
+def evaluate(
+    dry_run: bool,
+    config: Path | None,
+    until_certain: bool,
+    margin: float | None,
+    fresh: bool,
+    **parameters: object,
+) -> None:
     """Run the evaluation notebook on one model and publish its page.
 
     \b
@@ -212,9 +228,13 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: obje
         --languages eng
     qwen3nb eval --model bm25 --data beir/scifact --no-cache
     qwen3nb eval --model encoder --tasks PyDocsSampleRetrieval --prompts 3
+    qwen3nb eval --model encoder --baseline e5-base-v2 --until-certain
 
     Before the first task, every run checks that data, weights, memory and disk are there. With
     --dry-run it only checks, and exits with 1 if anything is missing.
+
+    With --until-certain, the model and the baseline run the tasks of a benchmark, MTEB(eng, v2) by
+    default, until it is certain which has the higher mean. There is no page and no test.
     """
     from qwen3nb.models.kinds.prompts import names_prompt_set
 
@@ -222,10 +242,16 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: obje
     if config is not None:
         values |= params.read_config(config)
     values |= given_parameters(parameters)
+    if until_certain:
+        _refuse_dry_run(dry_run)
+        _race_against_baseline(values, margin=margin or 0.0, fresh=fresh)
+        return
+    if margin is not None:
+        raise click.UsageError("--margin goes with --until-certain")
     if dry_run:
         _preview_evaluation(values, fresh=fresh)
         return
-    _run("eval", values, fresh=fresh)
+    run_and_print("eval", values, fresh=fresh)
     if names_prompt_set(values.get("prompts")):
         click.echo("`qwen3nb run prompts` shows what the prompts change")
 
@@ -242,13 +268,37 @@ def _preview_evaluation(parameters: Mapping[str, object], *, fresh: bool) -> Non
     values = resolved_parameters(paths.find_notebook("eval"), parameters)
     values = relative_to_working_directory(values)
     # Missing data are an error only below, after the tables.
-    model, tasks, run, preflight = check_needs_of_parameters(values, fresh=fresh, data_needed=False)
-    opt.print_table(plan_by_type_table(preflight.planned))
-    opt.print_table(preflight_table(preflight))
+    checked = check_needs_of_parameters(values, fresh=fresh, data_needed=False)
+    needs = checked.preflight
+    opt.print_table(plan_by_type_table(needs.planned))
+    opt.print_table(preflight_table(needs))
     # Each raises if something is missing, unreadable, or does not fit.
-    require_data(model, tasks, run, tier=values["tier"], limit=values["limit"])
-    preflight.require_readable()
-    preflight.require()
+    require_data(
+        checked.model, checked.tasks, checked.run, tier=values["tier"], limit=values["limit"]
+    )
+    needs.require_readable()
+    needs.require()
+
+
+@click.command(cls=NotebookCommand, notebook="choose", writes=True)
+@click.argument("folders", nargs=-1, metavar="[FOLDER]...")
+@_RUN
+def choose(folders: tuple[str, ...], fresh: bool, **parameters: object) -> None:
+    """Choose a model on one half of the queries, and report it on the other.
+
+    \b
+    qwen3nb choose runs/ul2
+    qwen3nb choose runs/ul2 --soup
+    qwen3nb choose runs/a/checkpoint-900 runs/b/checkpoint-900 --tier smoke
+    qwen3nb choose runs/ul2 --data beir/scifact
+
+    FOLDER is a model, or a training, which stands for its checkpoints. The best of many is partly
+    the luckiest, so a score on the queries that chose it is too high.
+    """
+    values = given_parameters(parameters)
+    if folders:
+        values["candidates"] = ",".join(folders)
+    run_and_print("choose", values, fresh=fresh)
 
 
 class _NotebookGroup(CommandGroup):
@@ -305,7 +355,7 @@ def _run_given(
     values |= given_parameters(parameters)
     if not re.fullmatch(r"[\w.-]*", page):
         raise click.UsageError(f"--page: expected letters, digits, '.', '_' and '-', got {page!r}")
-    _run(command.notebook, values, fresh=fresh, name=page)
+    run_and_print(command.notebook, values, fresh=fresh, name=page)
 
 
 @click.command(cls=NotebookCommand, notebook="eval", writes=True)
@@ -313,7 +363,12 @@ def _run_given(
 @opt.model_option(
     "models", "--checkpoint", repeatable=True, help="A model, or a glob of folders; repeatable."
 )
-@opt.option("--tier", "tiers", multiple=True, help="smoke, pydocs, fast or full; repeatable.")
+@opt.option(
+    "--tier",
+    "tiers",
+    multiple=True,
+    help="smoke, pydocs, fast, full, multilingual or nano; repeatable.",
+)
 @opt.option(
     "--notebook", "notebooks", multiple=True, help="A notebook; repeatable.  [default: eval]"
 )
@@ -324,6 +379,12 @@ def _run_given(
     "--gpus-each",
     type=click.FloatRange(min=0, min_open=True),
     help="GPUs per run; 0.5: two share one.  [default: 1]",
+)
+@opt.option(
+    "--until-certain",
+    minimum=1,
+    metavar="N",
+    help="Only find the best N models, for a part of the cost.",
 )
 @opt.flag("--no-book", help="Do not build the book afterwards.")
 @opt.flag("--dry-run", help="List runs, time, memory and disk; run nothing.")
@@ -342,6 +403,7 @@ def sweep(
     at_once: int | None,
     ray: str | None,
     gpus_each: float | None,
+    until_certain: int | None,
     no_book: bool,
     dry_run: bool,
     tokens_per_second: float | None,
@@ -355,6 +417,7 @@ def sweep(
     qwen3nb sweep sweep.toml --ray auto
     qwen3nb sweep --model "runs/ul2/checkpoint-*" --model bm25 --tier smoke
     qwen3nb sweep sweep.toml --max-length 256 --dry-run
+    qwen3nb sweep --model e5-base-v2 --model gte-base --until-certain 1
 
     FILE is TOML with the keys models, tiers, notebooks, parameters, runs, at_once,
     book, ray, gpus_each and pass_env; options override it. Options of eval.ipynb, and -p, apply to
@@ -363,6 +426,9 @@ def sweep(
     Finished runs are reused. A failed run does not stop the others; the exit status is
     then 1. With GPUs, each run uses one of them. With --ray, runs are spread over the nodes
     of a cluster, and this machine publishes their pages and records.
+
+    With --until-certain, all models run the tasks of a benchmark, MTEB(eng, v2) by default, in the
+    order that tells most of its mean. Those that cannot be among the best any more are dropped.
     """
     from qwen3nb.execution.sweep import check_jobs
 
@@ -391,7 +457,10 @@ def sweep(
     opt.pass_names(plan.pass_env)
     jobs = plan.jobs()
     check_jobs(jobs)
-    if dry_run:
+    if until_certain:
+        _refuse_dry_run(dry_run)
+        _race_of_jobs(jobs, top=until_certain, fresh=fresh)
+    elif dry_run:
         _print_plan(jobs, fresh=fresh, tokens_per_second=tokens_per_second or 0)
     # `_sweep` returns the number of failed runs.
     elif _sweep(jobs, plan, fresh=fresh):
@@ -411,6 +480,120 @@ def _with_parameters(plan: SweepPlan, texts: Mapping[str, str]) -> SweepPlan:
     """Return a plan with parameters of the command line, which override those of the file."""
     shared = {name: value for name, value in plan.parameters.items() if name not in texts}
     return replace(plan, parameters=shared, typed=dict(texts))
+
+
+# Parameters of eval.ipynb that choose other tasks than a benchmark's, or only a part of their data.
+_NOT_OF_A_RACE = (
+    "tasks",
+    "types",
+    "languages",
+    "splits",
+    "subsets",
+    "preview",
+    "data",
+    "limit",
+    "runs",
+)
+
+
+def _refuse_dry_run(dry_run: bool) -> None:
+    """Raise if what a race would take is asked for: that depends on its scores."""
+    if dry_run:
+        raise click.UsageError(
+            "--until-certain stops by its scores, so what it takes is not known before; "
+            "--benchmark with --dry-run says what all tasks of a benchmark would take"
+        )
+
+
+def _race_of_jobs(jobs: Sequence[Job], *, top: int, fresh: bool) -> None:
+    """Measure the models of a sweep until the best are certain, and print which they are."""
+    models = []
+    settings: list[dict[str, object]] = []
+    for job in jobs:
+        if job.notebook != "eval":
+            raise click.UsageError(f"--until-certain runs eval alone; leave out {job.notebook}")
+        parameters = dict(job.parameters)
+        models.append(str(parameters.pop("checkpoint", "")))
+        settings.append(parameters)
+    if not all(models):
+        raise click.UsageError("--until-certain needs models; give --model or a TOML file")
+    if any(shared != settings[0] for shared in settings):
+        raise click.UsageError("--until-certain uses all models alike; give them equal parameters")
+    if settings[0].get("baseline"):
+        raise click.UsageError(
+            "`qwen3nb eval --until-certain` compares with a --baseline; a sweep finds the best"
+        )
+    _print_race(list(dict.fromkeys(models)), settings[0], top=top, fresh=fresh)
+
+
+def _race_against_baseline(values: Mapping[str, object], *, margin: float, fresh: bool) -> None:
+    """Measure a model and its baseline until it is certain whether it is better, and print it."""
+    from qwen3nb.utils.book_settings import book_settings
+
+    model = str(values.get("checkpoint") or "")
+    baseline = str(values.get("baseline") or book_settings().baseline)
+    if not model or not baseline:
+        raise click.UsageError(
+            "--until-certain needs two models: --model, and --baseline for the one to beat"
+        )
+    _print_race([model, baseline], values, baseline=baseline, margin=margin, fresh=fresh)
+
+
+def _print_race(
+    models: Sequence[str],
+    parameters: Mapping[str, object],
+    *,
+    top: int = 1,
+    baseline: str = "",
+    margin: float = 0.0,
+    fresh: bool = False,
+) -> None:
+    """Measure models until the goal is certain, and print what was found.
+
+    Args:
+        models: two or more specs.
+        parameters: of eval.ipynb, which all models share.
+        top: how many best models to find.
+        baseline: instead, the model to beat.
+        margin: by how much.
+        fresh: whether to measure again what has a record.
+    """
+    from qwen3nb.execution.notebook import resolved_parameters
+    from qwen3nb.models.kinds.prompts import names_prompt_set
+
+    if parameters.get("tier", "full") != "full":
+        raise click.UsageError(
+            f"--until-certain runs a whole benchmark, not tier {parameters['tier']}; "
+            "name another one by --benchmark"
+        )
+    values = resolved_parameters(paths.find_notebook("eval"), parameters)
+    unused = [name for name in _NOT_OF_A_RACE if values[name]]
+    if unused or names_prompt_set(values["prompts"]):
+        names = ", ".join(f"--{name}" for name in unused or ["prompts"])
+        raise click.UsageError(
+            f"--until-certain runs whole tasks of a benchmark: leave out {names}"
+        )
+    # These load MTEB, so only now.
+    from qwen3nb.answers.forecast import DEFAULT
+    from qwen3nb.answers.race import FOLDER, until_certain
+    from qwen3nb.models.model import Model
+    from qwen3nb.models.options import OPTIONS
+
+    opt.hide_library_bars()
+    model = Model.from_parameters({**values, "checkpoint": models[0]})
+    answer = until_certain(
+        models,
+        benchmark=values["benchmark"] or DEFAULT,
+        top=top,
+        baseline=baseline,
+        margin=margin,
+        model_options={name: getattr(model, name) for name in OPTIONS},
+        seed=values["seed"],
+        output=Path(values["output_dir"]) / FOLDER if values["output_dir"] else None,
+        fresh=fresh,
+    )
+    opt.print_table(answer.table())
+    opt.print_text(f"\n{answer.conclusion.text}", bold=True)
 
 
 def _print_plan(jobs: Sequence[Job], *, fresh: bool, tokens_per_second: float) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
@@ -21,16 +22,33 @@ from qwen3nb.utils.secrets import write_public
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
+    from qwen3nb.answers.candidates import Candidates
     from qwen3nb.answers.interference import Interference
+    from qwen3nb.answers.seeds import SeedComparison
 
 REGRESSION = 3  # exit code of a gate that fails; 1 and 2 are errors and wrong usage
+BROKEN_PROMISE = 4  # exit code if seeds that a plan promises have no record
 TOO_FEW = 3  # exit code if a task has fewer queries than the difference needs
 _DEVIATION = click.FloatRange(min=0)
 _MARGIN = click.FloatRange(0, 1, min_open=True)
-_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 _TESTS = opt.options(
-    opt.option("--resamples", "n_resamples", minimum=100, default=10_000, help="Draws of a test."),
+    opt.RESAMPLES,
     opt.seed_option("Seed of the permutation draws."),
+)
+
+# What is exchanged and scored with `analyze --by`; by the names in `ExchangeSettings`.
+_EXCHANGES = opt.options(
+    opt.option("--specialist", type=opt.FILE, help="Adapter to compare OUTPUTS, an adapter, with."),
+    opt.option("--kind", choices=["embedding", "reranking"], help="Task.  [default: both]"),
+    opt.option("--tier", choices=TIERS, default="smoke", help="Score on this tier's searches."),
+    opt.TASKS,
+    opt.option("--data", type=opt.FILE, multiple=True, help="Own collection; repeatable."),
+    opt.LIMIT,
+    opt.option("--depth", minimum=1, default=20, help="Candidates per query, of reranking."),
+    opt.BASE,
+    opt.DEVICE,
+    opt.DTYPE,
+    opt.BATCH_SIZE,
 )
 
 
@@ -188,6 +206,15 @@ def _records_at(path: Path | None) -> list[Path]:
 @opt.out_option("out", multiple=True, help="Report to write, .md or .json; repeatable.")
 @opt.JSON
 @opt.flag("--gate", help=f"Exit with {REGRESSION} on a regression.")
+@opt.flag("--seeds", "by_seeds", help="Models are trainings, each of several seeds.")
+@opt.option(
+    "--prompts",
+    "prompts_as",
+    choices=["own", "fixed", "sample"],
+    default="own",
+    help="With --seeds: the models' own, or a set.",
+)
+@opt.flag("--paired", help="With --seeds: one seed moves both alike.")
 @_TESTS
 def compare(
     current: str,
@@ -201,6 +228,9 @@ def compare(
     out: tuple[Path, ...],
     as_json: bool,
     gate: bool,
+    by_seeds: bool,
+    prompts_as: str,
+    paired: bool,
     n_resamples: int,
     seed: int,
 ) -> None:
@@ -212,6 +242,7 @@ def compare(
         --out report.md
     qwen3nb compare --baseline encoder --margin 0.02 --out report.json --gate
     qwen3nb compare --baseline encoder --json
+    qwen3nb compare --seeds --baseline emb_only_r8 --model joint_r8
 
     Reads the records of `qwen3nb domain`, or of any --task with these metrics per query. A
     candidate is better or worse by the first metric, by default the task's main one, if its p-value
@@ -219,12 +250,34 @@ def compare(
     compared; with --model, only those named. If the difference also exceeds the margin, the
     candidate is recommended or fails the gate; so does a newest run that is worse than the one
     before.
+
+    With --seeds, a model is a training: a name without its seed, a pattern such as "enc-?", or
+    labels joined by "+". The claim is for new seeds and new queries, on every task that both have.
+    With one seed each, it is about these two models. Where a plan promises seeds that have no
+    record, there is no verdict.
     """
     from qwen3nb.answers.candidates import compare_candidates
 
     for file in out:
         if file.suffix not in (".md", ".json"):
             raise click.UsageError(f"expected a file that ends in .md or .json; got {file}")
+    if by_seeds:
+        compared = readable_records(results).over_seeds(
+            *models,
+            baseline=current,
+            tasks=split_names(task),
+            metric=_single_metric(tested),
+            prompts=prompts_as,
+            paired=paired,
+            alpha=alpha,
+            margin=margin,
+            draws=n_resamples,
+            seed=seed,
+        )
+        _print_seeds(compared, out=out, as_json=as_json, gate=gate)
+        return
+    if paired or prompts_as != "own":
+        raise click.UsageError("--prompts and --paired are of trainings; add --seeds")
     report = compare_candidates(
         readable_records(results),
         current=current,
@@ -241,18 +294,60 @@ def compare(
         click.echo(report.to_json())
     else:
         opt.print_decision(report.decision)
-        opt.print_table(report.tables()["Recommendation"])
+        opt.print_table(report.table())
         if not out:
             opt.print_text("--out report.md writes every metric, category, query and earlier run")
-    for file in out:
-        text = report.to_markdown()
+    _write_reports(report, out)
+    if gate:
+        _end_on(report.regressions)
+
+
+def _write_reports(report: Candidates | SeedComparison, files: Iterable[Path]) -> None:
+    """Write a comparison as JSON or Markdown, by the end of the file's name."""
+    for file in files:
         if file.suffix == ".json":
             text = report.to_json()
+        else:
+            text = report.to_markdown()
         click.echo(str(write_public(file, text)), err=True)
-    if gate and report.regressions:
-        for regression in report.regressions:
-            say(f"regression: {regression}", fg="red", err=True)
-        sys.exit(REGRESSION)
+
+
+def _end_on(regressions: Sequence[str]) -> None:
+    """Name the regressions, and end with the exit code of a gate that fails, if there are any."""
+    if not regressions:
+        return
+    for regression in regressions:
+        say(f"regression: {regression}", fg="red", err=True)
+    sys.exit(REGRESSION)
+
+
+def _single_metric(tested: Sequence[str]) -> str:
+    """Return the metric that decides on trainings; empty for that of each task."""
+    if len(tested) > 1:
+        raise click.UsageError("with --seeds, expected one --metric")
+    return "".join(tested)
+
+
+def _print_seeds(
+    compared: SeedComparison, *, out: Sequence[Path], as_json: bool, gate: bool
+) -> None:
+    """Print and write a comparison of trainings; end where a plan's promise is broken."""
+    if as_json:
+        click.echo(compared.to_json())
+    else:
+        opt.print_text(compared.conclusion.text, bold=True)
+        if compared.differences:
+            opt.print_table(compared.table())
+    _write_reports(compared, out)
+    if compared.is_refused:
+        sys.exit(BROKEN_PROMISE)
+    if gate:
+        _end_on(
+            [
+                f"{difference.first} is worse than {difference.second} on {difference.task}"
+                for difference in compared.regressions
+            ]
+        )
 
 
 @click.command(cls=Command)
@@ -279,6 +374,12 @@ def compare(
     flag_value="evidence",
     help="Exit with the code of the verdict.",
 )
+@opt.option(
+    "--by",
+    choices=["layer", "kind", "module"],
+    help="Exchange parts, and say what each costs.",
+)
+@_EXCHANGES
 @_TESTS
 @opt.READ_LIMIT
 @opt.JSON
@@ -291,11 +392,14 @@ def analyze(
     task_steps: bool,
     n_resamples: int,
     seed: int,
+    by: str | None,
+    **exchange: Any,
 ) -> None:
     """Measure task interference of jointly trained adapters: interference ratio and kill gate.
 
     \b
     qwen3nb analyze --outputs outputs
+    qwen3nb analyze --outputs outputs --by layer --kind embedding
     qwen3nb analyze --outputs outputs --results results --exit-code
     qwen3nb analyze --outputs outputs --task-steps --out reports/interference
 
@@ -303,14 +407,23 @@ def analyze(
     steps; if there are none, with specialists of the same steps on the task.
     Refused and missing pairs are listed. With --exit-code: 0 PASS, 3 FAIL,
     4 MARGINAL, 5 INCONCLUSIVE, 6 no result.
+
+    With --by, each part of a joint adapter is exchanged for its specialist's, in both directions,
+    and each exchanged adapter is evaluated. What a part costs is then the mean of both. A run that
+    was stopped continues from its records in results/exchanges.
     """
+    folder = report or output_dir / "analysis"
+    if by is not None:
+        _refuse_given(["also", "task_steps", "exit_code"], "is of the ratio; leave out --by")
+        _analyze_parts(by, output_dir, folder, as_json, n_resamples, seed, exchange)
+        return
+    _refuse_given(list(exchange), "is for exchanged parts; add --by layer")
     from qwen3nb.answers.interference import interference
 
     # Only records in these folders count, none of the study.
     result = interference(
         [], [output_dir, *also], task_steps=task_steps, resamples=n_resamples, seed=seed
     )
-    folder = report or output_dir / "analysis"
     files = result.write(folder, outputs=output_dir)
     if as_json:
         click.echo((folder / "interference.json").read_text(encoding="utf-8"))
@@ -320,6 +433,43 @@ def analyze(
             click.echo(file)
     if exit_code:
         sys.exit(result.comparisons.verdict(by=exit_code).exit_code)
+
+
+def _refuse_given(names: Sequence[str], reason: str) -> None:
+    """Refuse options that were given on the command line, and have no effect there."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        is_given = context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+        if parameter.name in names and is_given:
+            raise click.UsageError(f"{parameter.opts[0]} {reason}")
+
+
+def _analyze_parts(
+    by: str,
+    outputs: Path,
+    folder: Path,
+    as_json: bool,
+    resamples: int,
+    seed: int,
+    exchange: Mapping[str, Any],
+) -> None:
+    """Exchange each part of the joint adapters, and write and print what it costs."""
+    from qwen3nb.answers.interference_parts import interference_by
+
+    opt.hide_library_bars()
+    settings = {**exchange, "kind": exchange["kind"] or "", "base": exchange["base"] or None}
+    answer = interference_by(by, outputs, resamples=resamples, seed=seed, **settings)
+    files = answer.write(folder)
+    if as_json:
+        click.echo(answer.to_json())
+        return
+    opt.print_text(answer.conclusion.text, bold=True)
+    for table in (answer.table(), answer.totals()):
+        opt.print_table(table)
+    if answer.notes:
+        opt.print_table(answer.refusals())
+    for file in files:
+        click.echo(file)
 
 
 def _print_interference(report: Interference) -> None:
@@ -343,14 +493,41 @@ def _print_interference(report: Interference) -> None:
 @opt.option("--tier", choices=TIERS, default="smoke", help="The tier to measure on.")
 @opt.TASKS
 @opt.option("--metric", default="", help="By default, the main metric of each task.")
-@opt.option("--alpha", type=_SHARE, default=0.05, help="Family-wise error rate on a task.")
-@opt.option("--power", type=_SHARE, default=0.8, help="Probability to show the margin.")
+@opt.option("--alpha", type=opt.SHARE, default=0.05, help="Family-wise error rate on a task.")
+@opt.option("--power", type=opt.SHARE, default=0.8, help="Probability to show the margin.")
 @opt.option(
     "--deviation",
     type=_DEVIATION,
     default=0.0,
     show_default="of earlier records",
     help="Standard deviation of the differences.",
+)
+@opt.option("--seeds", "training_seeds", default="", help="Promised seeds of trainings, 1,2,3.")
+@opt.option(
+    "--seed-deviation",
+    type=_DEVIATION,
+    default=0.0,
+    show_default="of earlier records",
+    help="Of the mean score between seeds.",
+)
+@opt.option(
+    "--prompts",
+    "prompt_count",
+    minimum=2,
+    default=None,
+    help="With --seeds: promised prompts of a set.",
+)
+@opt.option(
+    "--prompts-as",
+    choices=["fixed", "sample"],
+    default="fixed",
+    help="What these prompts stand for.",
+)
+@opt.option(
+    "--prompt-deviation",
+    type=_DEVIATION,
+    default=0.0,
+    help="Of the difference between prompts, of a sample.",
 )
 @opt.RESULTS
 @opt.out_option(help="File of the plan.  [default: plan-1.toml, …]")
@@ -365,6 +542,11 @@ def plan(
     alpha: float,
     power: float,
     deviation: float,
+    training_seeds: str,
+    seed_deviation: float,
+    prompt_count: int | None,
+    prompts_as: str,
+    prompt_deviation: float,
     results: Path | None,
     out: Path | None,
     as_json: bool,
@@ -375,11 +557,16 @@ def plan(
     qwen3nb plan --model encoder --baseline bm25 --margin 0.02 --tier smoke
     qwen3nb plan --model encoder,wordllama --baseline bm25 --margin 0.02 \\
         --deviation 0.3
+    qwen3nb plan --model new --baseline old --margin 0.02 --tier smoke \\
+        --seeds 1,2,3,4,5 --deviation 0.2 --seed-deviation 0.005
 
     The spread of the difference is taken from earlier records of these models, or of others on
     the same task, unless it is stated. Plans are numbered and never replaced. Comparisons of these
     models in the study then say what they do otherwise than planned, if the plan is older than the
     measurement. Exits with 3 if a task has fewer queries than the difference needs.
+
+    With --seeds, models are trainings with these seeds, which may not have begun. `qwen3nb compare
+    --seeds` then gives no verdict before all of them have records.
     """
     from qwen3nb.analysis.comparison.plan import Plan
     from qwen3nb.answers.planned import plan_comparison
@@ -394,13 +581,28 @@ def plan(
         alpha=alpha,
         power=power,
         deviation=deviation,
+        training_seeds=_seed_numbers(training_seeds),
+        seed_deviation=seed_deviation,
+        prompt_count=prompt_count or 0,
+        prompts_as=prompts_as if prompt_count else "",
+        prompt_deviation=prompt_deviation,
     )
     planned = plan_comparison(load_results(results), request)
     file = planned.write(out)
     if as_json:
         opt.print_json({"file": str(file), "plan": asdict(planned.plan), "tasks": planned.tasks})
     else:
+        if request.training_seeds:
+            opt.print_text(planned.conclusion.text, bold=True)
         opt.print_table(planned.table())
         click.echo(f"The plan is in {file}")
     if not planned.is_enough:
         sys.exit(TOO_FEW)
+
+
+def _seed_numbers(text: str) -> tuple[int, ...]:
+    """Return the seeds in a comma-separated list."""
+    try:
+        return tuple(int(seed) for seed in split_names(text))
+    except ValueError:
+        raise click.UsageError(f"--seeds: expected numbers such as 1,2,3; got {text!r}") from None

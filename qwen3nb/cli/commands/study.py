@@ -16,6 +16,7 @@ from qwen3nb.cli.program import Command
 @opt.option("--title", default="", help="Title of the book.  [default: the folder's name]")
 @opt.option("--author", default="", help="Authors of the book, separated by commas.")
 @opt.flag("--update", help="Renew the notebooks and the book of a study, by default of this one.")
+@opt.flag("--ci", help="Compare models on each pull request: write a workflow of GitHub.")
 @opt.flag("--dry-run", help="With --update: show what would be done.")
 def new(
     folder: Path | None,
@@ -23,6 +24,7 @@ def new(
     title: str,
     author: str,
     update: bool,
+    ci: bool,
     dry_run: bool,
 ) -> None:
     """Begin a study of your own in FOLDER: notebooks, book, sweep, example queries.
@@ -32,6 +34,10 @@ def new(
     qwen3nb new search --title "Which encoder for our search?" \\
         --author "Ada Lovelace"
     qwen3nb new --update --dry-run
+    qwen3nb new --ci
+
+    With --ci, .github/workflows/search-quality.yml is written, also into the study one is in. It
+    fails a pull request whose model in use is worse than the one before, and comments on it.
 
     With --update, the notebooks and the book of a study are renewed to this release. What you have
     changed stays: values of parameters and cells of your own are carried over; a file that
@@ -42,12 +48,32 @@ def new(
         if title or author:
             raise click.UsageError("--title and --author are of a new study; see _config.yml")
         _update(folder, dry_run=dry_run)
+        if ci and not dry_run:
+            _write_workflow(folder)
         return
     if dry_run:
         raise click.UsageError("--dry-run shows what --update would do; give both")
+    if ci and (folder is None or paths.is_study(folder)):
+        _write_workflow(folder)
+        return
     if folder is None:
         raise click.UsageError("Missing FOLDER, or option --out.")
     _create(folder, title=title, author=author)
+    if ci:
+        _write_workflow(folder)
+
+
+def _write_workflow(folder: Path | None) -> None:
+    """Write the workflow of a study, by default of the one that one is in."""
+    from qwen3nb.study import StudyError
+    from qwen3nb.study.workflow import write_workflow
+
+    study = folder or paths.find_root()
+    if study is None or not paths.is_study(study):
+        raise StudyError("--ci is for a study: give its FOLDER, or go there")
+    file = write_workflow(study)
+    click.echo(f"\n{paths.shown(file)}: compares models on each pull request.")
+    click.echo("Commit it with queries.toml and documents.jsonl, which it evaluates.")
 
 
 def _create(folder: Path, *, title: str, author: str) -> None:

@@ -116,27 +116,41 @@ def _list_needs(required: Sequence[Need], *, as_json: bool) -> None:
 @click.command(cls=Command, writes=True)
 @opt.model_option("models", repeatable=True, help="Only this model; repeatable.")
 @opt.TASKS
+@opt.option("--measured", is_flag=True, help="Run nothing: compare the study's own records.")
 @opt.MIRROR
-def reproduce(models: Sequence[str], tasks: str) -> None:
+def reproduce(models: Sequence[str], tasks: str, measured: bool) -> None:
     """Compare our scores with published ones, where the data are available.
 
     \b
     qwen3nb reproduce --model all-MiniLM-L6-v2 --mirror /data/mirror
+    qwen3nb reproduce --measured
 
     OK: within the score's tolerance; OKish: within five times the tolerance. Exits with 1 on a
     FAIL, or if no score could be judged; single scores that could not be computed, and those on a
     mirror's substitutes for MTEB's data, are listed and do not count. Missing data are listed
     first, with the command that fetches them.
+
+    First come the study's own records on which MTEB has published a score: of the same revision of
+    model and data. Scores published with other prompts are listed, and do not count.
     """
+    from qwen3nb.answers.reproduction import measured_reproductions, without_those_to_run
     from qwen3nb.datasets.mirror import missing_error
     from qwen3nb.evaluation.run import EvaluationError
     from qwen3nb.evaluation.studies.reproduce import published_scores, unavailable
     from qwen3nb.evaluation.studies.reproduce import reproduce as reproduce_scores
+    from qwen3nb.records.store import load_results
 
     opt.hide_library_bars()
-    published = published_scores(models=",".join(models), tasks=tasks)
+    names = ",".join(models)
+    reproduced = measured_reproductions(load_results(), models=names, tasks=tasks)
+    if measured:
+        _print_measured(reproduced)
+        return
+    published = published_scores(models=names, tasks=tasks)
+    reproduced = without_those_to_run(reproduced, published)
     missing_data = unavailable(published)
-    reproduced = []
+    for score in reproduced:
+        opt.print_text(_reproduced_line(score))
     for score in reproduce_scores(published, absent=missing_data):
         reproduced.append(score)
         opt.print_text(_reproduced_line(score))
@@ -149,6 +163,21 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
             f"none of {len(reproduced)} published scores is judged: the mirror has substitutes for "
             "MTEB's data; `qwen3nb fetch` gets the data themselves"
         )
+    if any(score.verdict == "FAIL" for score in reproduced):
+        sys.exit(1)
+
+
+def _print_measured(reproduced: Sequence[Reproduction]) -> None:
+    """Print what was measured here and published elsewhere; exit with 1 on a FAIL."""
+    from qwen3nb.evaluation.run import EvaluationError
+
+    if not reproduced:
+        raise EvaluationError(
+            "no record here has the model, the task and the revisions of a published score; "
+            "evaluate one, such as `qwen3nb eval --model e5-base-v2 --tier fast`"
+        )
+    for score in reproduced:
+        opt.print_text(_reproduced_line(score))
     if any(score.verdict == "FAIL" for score in reproduced):
         sys.exit(1)
 

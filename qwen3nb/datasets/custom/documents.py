@@ -7,7 +7,7 @@ cause. `book/guide/what-is-refused.md` lists the rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
@@ -16,21 +16,26 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from uuid import UUID
 
 from qwen3nb.datasets import rows as reader
+from qwen3nb.datasets.collection_files import folder_documents, is_collection_folder
 from qwen3nb.datasets.custom.formats import (
     MOST,
+    DocumentFormat,
     PlacedRow,
     Row,
     RowRequest,
     find_format,
+    placed_entries,
+    plain_suffix,
     rows_of_file,
 )
-from qwen3nb.datasets.in_memory import table_rows
+from qwen3nb.datasets.in_memory import ID, TEXT, TITLE, find_column, table_rows
 from qwen3nb.datasets.rows import DataError, listed, printable
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.strict_json import parse_json
 
 _FIELD = re.compile(r"\{(\w[\w -]*)\}")  # such as {full_name}
 _MOST_STARS = 1e15
+_TEXT_SUFFIXES = (".txt", ".md")  # of the documents in a folder
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class Documents:
     # star count per id, None where it is missing; empty without such a column
     stars: Mapping[str, int | None]
     updated: Mapping[str, date | None]  # date of the last change (UTC), likewise
+    understood: str = ""  # how they were read, in a few words
 
 
 class TemplatePart(NamedTuple):
@@ -159,23 +165,28 @@ def find_layout(preset: str | None = None, **changes: Unpack[LayoutChanges]) -> 
 
 
 def read_documents(source: object, layout: DocumentLayout | None = None) -> Documents:
-    """Read every document of a file, of a data frame, or of a list of dictionaries.
+    """Read every document of a file, of a folder, of a data frame, or of a list of dictionaries.
+
+    A folder is one of BEIR or MTEB, or holds texts (.txt, .md), whose paths are the ids. Without a
+    layout, a file that has no column ``id`` is read by the usual names of columns.
 
     Raises:
         DataError: the file cannot be read in its format; an id is missing, repeated or not
             text; a text is of another type or not valid Unicode, or all are empty; a star count
             is negative; a date is invalid; or the file is too large.
     """
-    if layout is None:
-        layout = DocumentLayout()
-    template = TextTemplate.parse(layout.text)
-    columns = _columns(layout, template)
     if isinstance(source, Path | str):
-        file = Path(source)
-        rows = _rows_of_file(file, columns, layout.table)
+        table = _read_path(Path(source))
     else:
-        file = Path("documents")
-        rows = _rows_in_memory(source, columns)
+        table = _read_memory(source)
+    if isinstance(table, Documents):
+        return table
+    understood = ""
+    if layout is None or layout == DocumentLayout():
+        layout, understood = _layout_of_columns(table)
+    file = table.file
+    template = TextTemplate.parse(layout.text)
+    rows = table.complete_rows(_columns(layout, template), layout.table)
     texts: dict[str, str] = {}
     stars: dict[str, int | None] = {}
     days_of_update: dict[str, date | None] = {}
@@ -191,7 +202,160 @@ def read_documents(source: object, layout: DocumentLayout | None = None) -> Docu
     has_text = any(text.strip() for text in texts.values())
     if not has_text:
         raise DataError(f"{file}: expected documents with a text; got {len(texts)} without")
-    return Documents(file.name, texts, stars, days_of_update)
+    return Documents(file.name, texts, stars, days_of_update, understood)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows that documents are made of; what is read as a whole is read once."""
+
+    file: Path  # for errors
+    content: object = None  # of a document; None for a file that is read row by row
+    memory: Sequence[Row] | None = None  # the rows of a table in memory
+
+    def rows(self, request: RowRequest) -> Iterator[PlacedRow]:
+        """Yield place and values of each row."""
+        if self.memory is not None:
+            numbered_rows = enumerate(self.memory, start=1)
+            return ((f"documents:{number}", row) for number, row in numbered_rows)
+        if self.content is not None:
+            return placed_entries(self.file, self.content)
+        return rows_of_file(self.file, request)
+
+    def complete_rows(self, columns: list[str], table: str | None) -> Iterator[PlacedRow]:
+        """Yield place and values of each row, with every column."""
+        rows = self.rows(RowRequest(tuple(columns), table, byte_limit=MOST))
+        if self.memory is not None:  # where null fields are omitted
+            return _with_all_columns(self.file, rows, columns, needs_text=False)
+        file_format = find_format(self.file)
+        if file_format is None or file_format.is_table:
+            return rows
+        return _with_all_columns(self.file, rows, columns, needs_text=True)
+
+    def first_row(self) -> Row:
+        """Return the first row; empty if there is none, or it cannot be read."""
+        try:
+            return next(self.rows(RowRequest(byte_limit=MOST)), ("", {}))[1]
+        except DataError:  # the reader itself says what is wrong
+            return {}
+
+
+def _read_path(file: Path) -> Documents | _Table:
+    """Return the documents of a folder, or of a document with texts by id; else rows.
+
+    Raises:
+        DataError: a folder without texts, or a text is not valid.
+    """
+    location = file.expanduser()
+    if location.is_dir():
+        if is_collection_folder(location):
+            return _of_texts(location.name, folder_documents(location), "the corpus of a folder")
+        return _of_texts(location.name, *_texts_of_folder(location))
+    file_format = find_format(location)
+    if not isinstance(file_format, DocumentFormat):
+        return _Table(file)
+    content = file_format.content(location, byte_limit=MOST)
+    texts = _plain_texts(content)
+    if texts is not None:
+        return _of_texts(file.name, texts, "texts by id")
+    return _Table(file, content)
+
+
+def _read_memory(source: object) -> Documents | _Table:
+    """Return the documents of texts by id; else the rows of a table.
+
+    Raises:
+        DataError: no table, or a text is not valid.
+    """
+    texts = _plain_texts(source)
+    if texts is not None:
+        return _of_texts("documents", texts, "texts by id")
+    return _Table(Path("documents"), memory=table_rows(source, what="documents"))
+
+
+def _plain_texts(content: object) -> Mapping[Any, str] | None:
+    """Return texts by id; None for rows with columns."""
+    if isinstance(content, Mapping) and isinstance(content.get("corpus"), Mapping):
+        content = content["corpus"]  # of LlamaIndex
+    if not isinstance(content, Mapping) or not content:
+        return None
+    is_texts = all(isinstance(text, str) for text in content.values())
+    if not is_texts:
+        return None
+    return content
+
+
+def _of_texts(name: str, texts: Mapping[Any, str], understood: str) -> Documents:
+    checked: dict[str, str] = {}
+    for key, text in texts.items():
+        document = _id(key, place=name)
+        if not reader.unicode_text(text):
+            raise DataError(
+                f"{name}: {document!r:.60}: the text is not valid Unicode: {text!r:.60}"
+            )
+        checked[document] = text
+    if not any(text.strip() for text in checked.values()):
+        raise DataError(f"{name}: expected documents with a text; got {len(checked)} without")
+    return Documents(name, checked, {}, {}, understood)
+
+
+def _texts_of_folder(folder: Path) -> tuple[dict[str, str], str]:
+    """Return the text of each file below a folder by its path, and which files were not read.
+
+    Hidden files and links are left out.
+
+    Raises:
+        DataError: there are none, or one is not UTF-8.
+    """
+    texts: dict[str, str] = {}
+    other_count = 0
+    size = 0
+    for file in sorted(folder.rglob("*")):
+        path = file.relative_to(folder)
+        is_hidden = any(part.startswith(".") for part in path.parts)
+        if is_hidden or file.is_symlink() or not file.is_file():
+            continue
+        if plain_suffix(file) not in _TEXT_SUFFIXES or file.suffix == ".gz":
+            other_count += 1
+            continue
+        text = reader.read_text(file, byte_limit=MOST)
+        size += len(text)
+        if size > reader.size_limit(MOST):
+            raise DataError(f"{folder}: expected at most {reader.raised_limit(MOST)} of text")
+        texts[path.as_posix()] = text
+    if not texts:
+        raise DataError(
+            f"{folder}: expected files that end in {listed(_TEXT_SUFFIXES)}, or a folder of BEIR "
+            f"or MTEB; got {other_count} others"
+        )
+    understood = f"files that end in {listed(_TEXT_SUFFIXES)}; their paths are the ids"
+    if other_count:
+        understood += f"; {other_count:,} other files not read"
+    return texts, understood
+
+
+def _layout_of_columns(table: _Table) -> tuple[DocumentLayout, str]:
+    """Return the layout by the usual names of columns, if there is no column ``id``.
+
+    The second value says which were taken; empty for the default.
+    """
+    default = DocumentLayout()
+    first = table.first_row()
+    if not first or default.id_column in first:
+        return default, ""
+    id_column = find_column(first, ID)
+    text_column = find_column([name for name in first if name != id_column], TEXT)
+    if id_column is None or text_column is None:
+        return default, ""
+    columns = {"text": text_column}
+    template, taken = "{text}", [id_column, text_column]
+    title_column = find_column(first, TITLE)
+    if title_column is not None:
+        template = "{title} {text}"
+        columns["title"] = title_column
+        taken.insert(1, title_column)
+    layout = DocumentLayout(id_column=id_column, text=template, columns=columns)
+    return layout, f"columns {listed(taken)}"
 
 
 def _columns(layout: DocumentLayout, template: TextTemplate) -> list[str]:
@@ -200,22 +364,6 @@ def _columns(layout: DocumentLayout, template: TextTemplate) -> list[str]:
     columns += [layout.column_of(part.name) for part in template.parts]
     columns += [column for column in (layout.stars, layout.updated) if column]
     return list(dict.fromkeys(columns))
-
-
-def _rows_of_file(file: Path, columns: list[str], table: str | None) -> Iterator[PlacedRow]:
-    """Yield place and values of each row, with every column."""
-    rows = rows_of_file(file, RowRequest(tuple(columns), table, byte_limit=MOST))
-    file_format = find_format(file)
-    if file_format is None or file_format.is_table:
-        return rows
-    return _with_all_columns(file, rows, columns, needs_text=True)
-
-
-def _rows_in_memory(source: object, columns: list[str]) -> Iterator[PlacedRow]:
-    """Yield place and values of each row of a table in memory, where null fields are omitted."""
-    numbered_rows = enumerate(table_rows(source, what="documents"), start=1)
-    rows = ((f"documents:{number}", row) for number, row in numbered_rows)
-    return _with_all_columns(Path("documents"), rows, columns, needs_text=False)
 
 
 def _with_all_columns(

@@ -11,11 +11,13 @@ cause. `book/guide/what-is-refused.md` lists the rules.
 from __future__ import annotations
 
 import importlib
+import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from json import JSONDecodeError
 from pathlib import Path
 from typing import ClassVar, Protocol
 from urllib.parse import quote
@@ -27,13 +29,17 @@ from qwen3nb.datasets.rows import (
     json_rows,
     listed,
     printable,
+    raised_limit,
     read_settings,
     read_text,
+    size_limit,
 )
 from qwen3nb.utils.strict_json import parse_json
 
 MOST = 256 << 20  # bytes of a file, unpacked
 _CELL = 16 << 20  # bytes of one value of a database
+_WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+_NO_NUMBER = re.compile(r"[:\[,]\s*(NaN|-?Infinity)\b")
 _HEAD = 16  # bytes by which a database is recognised
 Row = Mapping[str, object]
 PlacedRow = tuple[str, Row]  # where the row is, such as ``docs.csv:7``, and its values by column
@@ -67,10 +73,6 @@ class Format(ABC):
             DataError: the file cannot be read, or a requested column or table is missing.
         """
 
-    def content(self, file: Path, *, byte_limit: int) -> object:
-        """Return the whole file: its rows, or what the document holds."""
-        return [row for _, row in self.rows(file, RowRequest(byte_limit=byte_limit))]
-
 
 class JsonLines(Format):
     """One JSON object per line."""
@@ -98,28 +100,48 @@ class SeparatedValues(Format):
         header = csv_header(lines, file=file, columns=request.columns)
         for number, cells in lines:
             if len(cells) != len(header):
-                raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
+                example = ",".join(header)
+                raise DataError(
+                    f"{file}:{number}: {len(cells)} cells, expected {len(header)}: {example:.60}; "
+                    "a text with a separator in it stands in quotes"
+                )
             values = zip(header, cells, strict=True)
             yield f"{file}:{number}", {name: cell or None for name, cell in values}
 
 
-class _ListFormat(Format):
-    """One document with a list of objects."""
+class DocumentFormat(Format):
+    """One document, such as a list of objects, which have no line of their own."""
 
     is_table = False
 
+    @abstractmethod
+    def content(self, file: Path, *, byte_limit: int) -> object:
+        """Return the value of the document.
+
+        Raises:
+            DataError: the file cannot be read.
+        """
+
     def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
         """Yield the objects of the list."""
-        entries = self.content(file, byte_limit=request.byte_limit)
-        if not isinstance(entries, list):
-            raise DataError(f"{file}: expected a list of objects; got {type(entries).__name__}")
-        for number, entry in enumerate(entries, start=1):
-            if not isinstance(entry, Mapping):
-                raise DataError(f"{file}: entry {number}: expected an object; got {entry!r:.60}")
-            yield f"{file}: entry {number}", entry
+        yield from placed_entries(file, self.content(file, byte_limit=request.byte_limit))
 
 
-class Json(_ListFormat):
+def placed_entries(place: object, entries: object) -> Iterator[PlacedRow]:
+    """Yield the place and the values of each object of a document.
+
+    Raises:
+        DataError: it is no list of objects.
+    """
+    if not isinstance(entries, list):
+        raise DataError(f"{place}: expected a list of objects; got {type(entries).__name__}")
+    for number, entry in enumerate(entries, start=1):
+        if not isinstance(entry, Mapping):
+            raise DataError(f"{place}: entry {number}: expected an object; got {entry!r:.60}")
+        yield f"{place}: entry {number}", entry
+
+
+class Json(DocumentFormat):
     """One JSON document."""
 
     name = "JSON"
@@ -130,11 +152,19 @@ class Json(_ListFormat):
         text = read_text(file, byte_limit=byte_limit)
         try:
             return parse_json(text)
-        except ValueError as error:
-            raise DataError(f"{file}: not JSON ({error}); expected a list") from None
+        except JSONDecodeError as error:
+            place = f"{file}:{error.lineno}:{error.colno}"
+            raise DataError(f"{place}: not JSON ({error.msg}); expected a list") from None
+        except ValueError as error:  # a number that is none, or a key twice
+            place = str(file)
+            number = _NO_NUMBER.search(text)
+            if number is not None:
+                line = text.count("\n", 0, number.start(1)) + 1
+                place += f":{line}:{number.start(1) - text.rfind(chr(10), 0, number.start(1))}"
+            raise DataError(f"{place}: not JSON ({error}); expected a list") from None
 
 
-class Yaml(_ListFormat):
+class Yaml(DocumentFormat):
     """One YAML document, of at most 128 KiB."""
 
     name = "YAML"
@@ -143,6 +173,34 @@ class Yaml(_ListFormat):
     def content(self, file: Path, *, byte_limit: int) -> object:
         """Return the value of the document."""
         return read_settings(file)
+
+
+class Parquet(Format):
+    """A file of Parquet, as MTEB and Hugging Face publish data."""
+
+    name = "Parquet"
+    suffixes = (".parquet",)
+    is_table = True
+
+    def rows(self, file: Path, request: RowRequest) -> Iterator[PlacedRow]:
+        """Yield the rows; a missing value is None."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        limit = size_limit(request.byte_limit)
+        number = 0
+        try:
+            with pq.ParquetFile(file) as table:
+                groups = [table.metadata.row_group(n) for n in range(table.num_row_groups)]
+                if sum(group.total_byte_size for group in groups) > limit:
+                    raise DataError(f"{file}: expected at most {raised_limit(limit)}")
+                for batch in table.iter_batches():
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield f"{file}: row {number}", row
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(f"{file}: cannot be read as Parquet ({printable(reason)})") from None
 
 
 class _Cursor(Protocol):
@@ -288,11 +346,25 @@ class DuckDb(_Database):
             raise DataError(f"{file}: DuckDB: {printable(lines[0])}") from None
 
 
-FORMATS: tuple[Format, ...] = (Sqlite(), DuckDb(), Json(), JsonLines(), Yaml(), SeparatedValues())
+FORMATS: tuple[Format, ...] = (
+    Sqlite(),
+    DuckDb(),
+    Json(),
+    JsonLines(),
+    Yaml(),
+    SeparatedValues(),
+    Parquet(),
+)
 
 
 def find_format(file: Path) -> Format | None:
-    """Return the format of a file, or None."""
+    """Return the format of a file, or None.
+
+    Raises:
+        DataError: a workbook, whose tables a program of tables must save as CSV.
+    """
+    if plain_suffix(file) in _WORKBOOKS:
+        raise DataError(f"{file}: a workbook is not read; save its sheet as CSV UTF-8")
     for known_format in FORMATS:
         if known_format.reads(file):
             return known_format

@@ -18,11 +18,13 @@ import hashlib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 
 from qwen3nb.datasets.custom.documents import DocumentLayout, Documents, read_documents
+from qwen3nb.datasets.custom.generated import counted_kinds, kinds_text
+from qwen3nb.datasets.custom.joined import join_judgements
 from qwen3nb.datasets.custom.queries import Query, QueryFile, ScoringSettings, read_queries
 from qwen3nb.datasets.equal_texts import documents_of_themselves, with_copies
 from qwen3nb.datasets.judgements import (
@@ -34,10 +36,13 @@ from qwen3nb.datasets.judgements import (
     in_corpus,
     judgement_counts,
     nonzero,
+    spelling_hint,
     text_counts,
 )
 from qwen3nb.datasets.rows import DataError, listed
-from qwen3nb.models.search.words import Words, words_of_texts
+from qwen3nb.metrics.near_copies import plain_text
+from qwen3nb.models.search.words import Words, with_parts_if_needed, words_of_texts
+from qwen3nb.records.record import GENERATED
 from qwen3nb.utils.atomic_files import canonical, sha256_json
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -56,8 +61,9 @@ class Domain:
     recipe: Mapping[str, object]  # the parameters of the factors; ``{}`` without boosts
     queries: Mapping[str, str]  # text per scored query
     categories: Mapping[str, str]  # category per scored query
-    grades: Mapping[str, Mapping[str, int]]  # grade per query and document, of documents that exist
-    threshold: int  # lowest grade that counts as relevant in binary metrics
+    # grade per query and document, of documents that exist
+    grades: Mapping[str, Mapping[str, float]]
+    threshold: float  # lowest grade that counts as relevant in binary metrics
     dropped: tuple[str, ...]  # queries without a relevant document, which no metric counts
     notes: tuple[str, ...]  # issues in the data, one line each
     # irregularities of the data and their numbers, without zeros
@@ -68,14 +74,20 @@ class Domain:
     itself: Mapping[str, Sequence[str]] = field(default_factory=dict)
     # whether a document without a grade is stated not to be relevant
     complete: bool = False
+    # queries of which this is stated, where it is not of all
+    complete_queries: frozenset[str] = frozenset()
+    generated: Mapping[str, str] = field(default_factory=dict)  # how each generated query was made
+    origins: tuple[Mapping[str, object], ...] = ()  # with which seed and model, from what
+    understood: tuple[str, ...] = ()  # how the data were read, a line each; not recorded
 
     @cached_property
     def words(self) -> Words:
-        """How `BM25` reads the texts: by their script."""
-        return words_of_texts(self.queries.values(), self.texts.values())
+        """How `BM25` reads the texts: by their script, and by parts of words if need be."""
+        queries, documents = self.queries.values(), self.texts.values()
+        return with_parts_if_needed(words_of_texts(queries, documents), queries, documents)
 
     @property
-    def relevant(self) -> dict[str, dict[str, int]]:
+    def relevant(self) -> dict[str, dict[str, float]]:
         """The grades as 0 or 1, by the threshold."""
         return binary_grades(self.grades, self.threshold)
 
@@ -91,30 +103,35 @@ class Boosts:
 
 def load_domain(
     queries: object,
-    documents: object,
+    documents: object = None,
     *,
+    judgements: object = None,
     layout: DocumentLayout | None = None,
     boost: bool = True,
     on: date | None = None,
     name: str | None = None,
-    relevance_threshold: int | None = None,
+    relevance_threshold: float | None = None,
     complete: bool = False,
 ) -> Domain:
     """Read, check and join queries and documents.
 
     Args:
-        queries: a file in TOML (see `qwen3nb.datasets.custom.queries`), JSON, JSON Lines or YAML
-            (see `qwen3nb.datasets.custom.golden_sets`), or its queries as a list of dictionaries or
-            a data frame: ``{"id": "q1", "query": "sort a list",
-            "expected": ["list.sort"]}``.
-        documents: a file of any format (see `qwen3nb.datasets.custom.documents`), or
-            its rows as a list of dictionaries or a data frame: ``{"id": "list.sort", "text": …}``.
+        queries: a file in TOML (see `qwen3nb.datasets.custom.queries`), a golden set or a list of
+            judgements of another program (see `qwen3nb.datasets.custom.golden_sets`), a folder of
+            BEIR or MTEB, or queries as a list of dictionaries or a data frame:
+            ``{"id": "q1", "query": "sort a list", "expected": ["list.sort"]}``.
+        documents: a file of any format or a folder of texts (see
+            `qwen3nb.datasets.custom.documents`), or rows as a list of dictionaries or a data frame:
+            ``{"id": "list.sort", "text": …}``; or text by id. May be left out if the queries come
+            with their documents.
+        judgements: grades, if ``queries`` only has texts: a file of qrels or another list (see
+            `qwen3nb.datasets.judgement_lists`), rows, or a dictionary ``{"q1": {"list.sort": 3}}``.
         layout: the columns that make up a document.
         boost: whether stars and recency change scores, if the layout has them.
         on: the reference date of recency.
         name: name of the task; by default the name of the document file.
         relevance_threshold: lowest grade that counts as relevant in binary metrics; None for the
-            file's own, which is 2 unless it says otherwise.
+            file's own, else 2, or 1 if no grade is as high as 2.
         complete: whether every relevant document has a grade, so that one without is not relevant;
             a file may say so, too.
 
@@ -122,31 +139,45 @@ def load_domain(
         DataError: an invalid file, no query with a relevant document, most judged documents
             missing, or recency without a date.
     """
-    if not isinstance(queries, QueryFile):
-        queries = read_queries(queries)
-    if not isinstance(documents, Documents):
-        documents = read_documents(documents, layout)
+    query_file, documents = _read_inputs(queries, documents, judgements, layout)
+    query_file, understood = _with_ids_of_texts(query_file, documents)
     boosts = Boosts(dict.fromkeys(documents.texts, 1.0))
     if boost:
-        boosts = document_factors(documents, queries.settings, on=on)
-    threshold = relevance_threshold or queries.settings.relevance_threshold
-    grades = _grades_of_scored(queries, documents, threshold)
-    scored_queries = [query for query in queries.queries if query.id in grades]
-    dropped_queries = [query for query in queries.queries if query.id not in grades]
+        boosts = document_factors(documents, query_file.settings, on=on)
+    threshold = relevance_threshold
+    if threshold is None:
+        threshold, reason = _threshold_of(query_file)
+        understood += reason
+    grades = _grades_of_scored(query_file, documents, threshold)
+    scored_queries = [query for query in query_file.queries if query.id in grades]
+    dropped_queries = [query for query in query_file.queries if query.id not in grades]
     texts = {query.id: query.text for query in scored_queries}
     own_documents, counts_of_itself = documents_of_themselves(texts, documents.texts, grades)
-    counts = _counts(queries, documents, dropped_queries, threshold)
+    counts = _counts(query_file, documents, dropped_queries, threshold)
     counts |= counts_of_itself
     counts |= text_counts("documents", documents.texts.values())
     counts |= text_counts("queries", texts.values())
-    document_digest = _document_digest(documents, boosts.factors)
-    content = [document_digest, texts, grades, threshold, boosts.recipe]
-    if own_documents:
-        content.append(own_documents)
-    revision = sha256_json(content)
-    stem = _safe_name(name or documents.name.split(".")[0])
+    complete = complete or query_file.settings.complete
+    is_complete, complete_queries = _completeness(scored_queries, complete)
+    generated = _generated(scored_queries)
+    content = [
+        _document_digest(documents, boosts.factors),
+        texts,
+        grades,
+        threshold,
+        boosts.recipe,
+    ]
+    # Data without these have the digest that they had before these existed.
+    content += [part for part in (own_documents, sorted(complete_queries), generated) if part]
+    digest = sha256_json(content)
+    stem = collection_stem(
+        documents.name, name, generated=len(generated), queries=len(scored_queries)
+    )
+    revision = digest
+    if generated:
+        revision = f"{GENERATED}{digest}"
     return Domain(
-        name=f"domain-{stem}-{revision[:8]}",
+        name=f"domain-{stem}-{digest[:8]}",
         revision=revision,
         texts=documents.texts,
         factors=boosts.factors,
@@ -157,15 +188,158 @@ def load_domain(
         threshold=threshold,
         dropped=tuple(query.id for query in dropped_queries),
         notes=(
+            *_notes_on_generated(generated, scored_queries),
             *boosts.notes,
-            *_notes_on_queries(queries, documents.texts, threshold),
+            *_notes_on_queries(query_file, documents.texts, threshold),
             *_notes_on_copies(own_documents),
         ),
         counts=nonzero(counts),
         clusters=with_copies(_clusters(scored_queries), texts),
         itself=own_documents,
-        complete=complete or queries.settings.complete,
+        complete=is_complete,
+        complete_queries=complete_queries,
+        generated=generated,
+        origins=tuple(origin.model_dump(exclude_defaults=True) for origin in query_file.origins),
+        understood=(
+            *_understood(query_file, documents),
+            *understood,
+            *_understood_gaps(grades, threshold, is_complete=is_complete),
+        ),
     )
+
+
+def _read_inputs(
+    queries: object,
+    documents: object,
+    judgements: object,
+    layout: DocumentLayout | None,
+) -> tuple[QueryFile, Documents]:
+    """Read what is not read yet; the queries may bring their documents."""
+    if judgements is not None:
+        queries = join_judgements(queries, judgements)
+    if not isinstance(queries, QueryFile):
+        queries = read_queries(queries)
+    if documents is None:
+        documents = queries.documents
+    if documents is None:
+        raise DataError(
+            f"{queries.file}: has no documents; give them, too, such as --documents docs.jsonl"
+        )
+    if not isinstance(documents, Documents):
+        documents = read_documents(documents, layout)
+    return queries, documents
+
+
+def _completeness(queries: Sequence[Query], complete: bool) -> tuple[bool, frozenset[str]]:
+    """Return whether the grades of all queries are complete, and else of which they are."""
+    complete_queries = frozenset(query.id for query in queries if query.complete)
+    if complete or len(complete_queries) == len(queries):
+        return True, frozenset()
+    return False, complete_queries
+
+
+def _generated(queries: Sequence[Query]) -> dict[str, str]:
+    """Return how each generated query was made, by its id."""
+    kinds = {query.id: query.generated_kind for query in queries}
+    return {query: kind for query, kind in kinds.items() if kind}
+
+
+def _mark_of_generated(generated: int, queries: int) -> str:
+    """Return what the name of a collection says on how many of its queries are generated."""
+    if not generated:
+        return ""
+    if generated == queries:
+        return "-generated"
+    return "-part-generated"
+
+
+def _notes_on_generated(generated: Mapping[str, str], queries: Sequence[Query]) -> Iterator[str]:
+    """Say how many queries were generated, and not asked by people."""
+    if generated:
+        kinds = kinds_text(counted_kinds(generated.values()))
+        yield f"{len(generated):,} of {len(queries):,} queries are generated: {kinds}"
+
+
+def _understood(queries: QueryFile, documents: Documents) -> Iterator[str]:
+    """Yield how queries and documents were read, and which ids are spelt in two ways."""
+    grades = [grade for query in queries.queries for grade in query.grades.values()]
+    scale = "no grades"
+    if grades:
+        count = _counted(len(grades), "grade", "grades")
+        scale = f"{count} from {min(grades):g} to {max(grades):g}"
+    how = f" ({queries.understood})" if queries.understood else ""
+    yield f"{queries.file.name}: {_counted(len(queries.queries), 'query', 'queries')}, {scale}{how}"
+    how = f" ({documents.understood})" if documents.understood else ""
+    yield f"{documents.name}: {_counted(len(documents.texts), 'document', 'documents')}{how}"
+    hint = _spelling_of_judged(queries, documents)
+    if hint:
+        yield hint
+
+
+def _spelling_of_judged(queries: QueryFile, documents: Documents) -> str:
+    """Return which judged document is there in another spelling; empty if none is."""
+    missing = queries.judged_documents.difference(documents.texts)
+    return spelling_hint(sorted(missing), documents.texts)
+
+
+def _understood_gaps(
+    grades: Mapping[str, Mapping[str, float]], threshold: float, *, is_complete: bool
+) -> Iterator[str]:
+    """Yield what a document without a grade counts as, and how to say that none is missing."""
+    if is_complete:
+        yield "what has no grade is not relevant, as the grades are stated to be complete"
+        return
+    yield "what has no grade is unjudged: no verdict is given that its grades could turn"
+    for grades_of_query in grades.values():
+        if any(grade < threshold for grade in grades_of_query.values()):
+            return
+    yield (
+        "only relevant documents have grades; if they are all that are relevant, say so by "
+        "--complete, or complete = true under [settings]"
+    )
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _threshold_of(queries: QueryFile) -> tuple[float, tuple[str, ...]]:
+    """Return the lowest relevant grade, and why it is not the default, a line each."""
+    if queries.threshold is not None:
+        return queries.threshold, ()
+    default = queries.settings.relevance_threshold
+    highest = max((highest_grade(query.grades) for query in queries.queries), default=0)
+    if 1 <= highest < default:
+        reason = (
+            f"no grade is above {highest:g}, so relevant from grade 1; relevance_threshold or "
+            "--relevance-threshold sets another"
+        )
+        return 1, (reason,)
+    return default, ()
+
+
+def _with_ids_of_texts(
+    queries: QueryFile, documents: Documents
+) -> tuple[QueryFile, tuple[str, ...]]:
+    """Return queries with ids of documents where they have their texts, as sets of Ragas do.
+
+    Only if no judged document is one of the ids. The second value says so, in a line.
+    """
+    judged = queries.judged_documents
+    if not judged or not judged.isdisjoint(documents.texts):
+        return queries, ()
+    id_by_text = {plain_text(text): name for name, text in documents.texts.items()}
+    found = {text: id_by_text.get(plain_text(text), text) for text in judged}
+    count = sum(text != name for text, name in found.items())
+    if not count:
+        return queries, ()
+    renamed: list[Query] = []
+    for query in queries.queries:
+        grades = {found[text]: grade for text, grade in query.grades.items()}
+        expected = [found.get(text, text) for text in query.expected]
+        renamed.append(query.model_copy(update={"grades": grades, "expected": expected}))
+    note = f"{count:,} of {len(judged):,} judged documents found by their text, not their id"
+    return replace(queries, queries=tuple(renamed)), (note,)
 
 
 def _notes_on_copies(itself: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -177,15 +351,15 @@ def _notes_on_copies(itself: Mapping[str, Sequence[str]]) -> Iterator[str]:
 def _grades_of_scored(
     queries: QueryFile,
     documents: Documents,
-    threshold: int,
-) -> dict[str, Mapping[str, int]]:
+    threshold: float,
+) -> dict[str, Mapping[str, float]]:
     """Return the grades of documents that exist, of each query with a relevant one.
 
     Raises:
         DataError: there is no such query.
     """
-    grades_by_query: dict[str, Mapping[str, int]] = {}
-    highest_of_all = 0
+    grades_by_query: dict[str, Mapping[str, float]] = {}
+    highest_of_all: float = 0
     for query in queries.queries:
         grades = in_corpus(query.grades, documents.texts)
         highest = highest_grade(grades)
@@ -196,12 +370,17 @@ def _grades_of_scored(
         return grades_by_query
     advice = "check the id column"
     if highest_of_all > 0:
+        lower = min(1, highest_of_all)
         advice = (
-            f"the highest grade is {highest_of_all}: set relevance_threshold = 1 under [settings], "
-            "or give --relevance-threshold 1"
+            f"the highest grade is {highest_of_all:g}: set relevance_threshold = {lower:g} under "
+            f"[settings], or give --relevance-threshold {lower:g}"
         )
+    else:
+        hint = _spelling_of_judged(queries, documents)
+        if hint:
+            advice += f": {hint}"
     raise DataError(
-        f"{queries.file}: no query has a document of grade {threshold} or higher among the "
+        f"{queries.file}: no query has a document of grade {threshold:g} or higher among the "
         f"{len(documents.texts)} documents of {documents.name}; {advice}"
     )
 
@@ -210,7 +389,7 @@ def _counts(
     queries: QueryFile,
     documents: Documents,
     dropped: Sequence[Query],
-    threshold: int,
+    threshold: float,
 ) -> dict[str, int]:
     """Count judged documents that are missing, and queries by why they are dropped."""
     qrels = {query.id: query.grades for query in queries.queries}
@@ -244,6 +423,21 @@ def _document_digest(documents: Documents, factors: Mapping[str, float]) -> str:
     return digest.hexdigest()
 
 
+def collection_stem(
+    documents: str, name: str | None = None, *, generated: int, queries: int
+) -> str:
+    """Return the name of a collection, without the digits of its revision.
+
+    Args:
+        documents: name of the file of documents.
+        name: name of the collection; by default that of the documents.
+        generated: how many queries were generated.
+        queries: how many there are.
+    """
+    stem = _safe_name(name or documents.split(".")[0])
+    return stem + _mark_of_generated(generated, queries)
+
+
 def _safe_name(name: str) -> str:
     """Return a name that is safe in file names."""
     plain = _UNSAFE.sub("-", name).strip("-._") or "data"
@@ -253,7 +447,7 @@ def _safe_name(name: str) -> str:
 def _notes_on_queries(
     queries: QueryFile,
     documents: Collection[str],
-    threshold: int,
+    threshold: float,
 ) -> Iterator[str]:
     """Yield a line for each query that is dropped or whose list contradicts its grades."""
     for query in queries.queries:
@@ -269,7 +463,7 @@ def _notes_on_queries(
             yield f"{place}: the grades count, not the expected list: {listed(in_one_only)}"
         has_relevant = any(document in documents for document in relevant)
         if not has_relevant:
-            yield f"{place}: no document of grade {threshold} or higher, query dropped"
+            yield f"{place}: no document of grade {threshold:g} or higher, query dropped"
 
 
 def document_factors(

@@ -27,6 +27,7 @@ from are stored with it.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import importlib.metadata
@@ -59,6 +60,10 @@ OWN, RELATED = 2, 1
 _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 _UNWANTED_SECTIONS = {"See Also", "References", "Examples", "Example"}
 _UNDERLINE = re.compile(r"\s*[-=~]{3,}\s*")
+
+# The start of a signature: ``result, error = `` before ``name(`` or ``module.name(``.
+_ASSIGNMENT = re.compile(r"[\w, ()]+ = ")
+_CALL = re.compile(r"(?:\w+\.)*(\w+)\(")
 
 # A name, perhaps as a link: inv, `inv`, :func:`~scipy.linalg.inv`.
 _SEE_ALSO_NAME = re.compile(r"(?::\w+:)?`{0,2}~?\.?([\w.]+)`{0,2}:?")
@@ -329,17 +334,30 @@ def split_docstring(
 
 def _without_signature(text: str, function: str) -> str:
     """Drop leading ``name(...)`` and ``name(...) -> ...`` lines, including wrapped ones."""
-    if f"{function}(" not in text:  # avoids compiling a pattern for most names
+    if f"{function}(" not in text:
         return text
-    # Such as ``name(``, ``module.name(`` or ``result, error = name(``.
-    call = re.compile(rf"(?:[\w, ()]+ = )?(?:\w+\.)*{re.escape(function)}\(")
     lines = deque(text.split("\n"))
     while lines:
         first_line = lines[0].strip()
-        if first_line and not call.match(first_line):
+        if first_line and not _is_signature(first_line, function):
             break
         _drop_signature(lines)
     return "\n".join(lines).strip()
+
+
+def _is_signature(line: str, function: str) -> bool:
+    """Return whether a line starts with a call of a function.
+
+    >>> _is_signature("values, vectors = linalg.eig(a)", "eig")
+    True
+    """
+    # One pattern for all functions: compiling thousands takes longer than all the rest.
+    starts = [0]
+    assignment = _ASSIGNMENT.match(line)
+    if assignment:
+        starts.append(assignment.end())
+    calls = [_CALL.match(line, start) for start in starts]
+    return any(call is not None and call[1] == function for call in calls)
 
 
 def _drop_signature(lines: deque[str]) -> None:
@@ -363,13 +381,15 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
         if not is_doctest:
             lines.append(line)
     # A title is underlined: "Parameters" above "----------".
-    for line, next_line in pairwise([*lines, ""]):
-        is_title = line.strip() and _UNDERLINE.fullmatch(next_line)
-        if is_title:
+    underlines = [_UNDERLINE.fullmatch(line) is not None for line in lines]
+    for line, (is_underline, is_underlined) in zip(
+        lines, pairwise([*underlines, False]), strict=True
+    ):
+        if line.strip() and is_underlined:
             yield title, "\n".join(body)
             title = line.strip()
             body = []
-        elif not _UNDERLINE.fullmatch(line):
+        elif not is_underline:
             body.append(line)
     yield title, "\n".join(body)
 
@@ -378,8 +398,27 @@ def _mask(text: str, function: str) -> str:
     """Replace the function's own name where it is a whole word, ignoring case."""
     if function.casefold() not in text.casefold():
         return text
+    if text.isascii():
+        return _mask_ascii(text, function)
     name = re.escape(function)
     return re.sub(rf"(?<![A-Za-z0-9]){name}(?![A-Za-z0-9])", MASK, text, flags=re.IGNORECASE)
+
+
+def _mask_ascii(text: str, function: str) -> str:
+    """Do what `_mask` does to an ASCII text, without a pattern for each function."""
+    lower_text, lower_name = text.lower(), function.lower()
+    parts: list[str] = []
+    copied = 0  # the length of the text that is in `parts`
+    start = lower_text.find(lower_name)
+    while start >= 0:
+        end = start + len(function)
+        if text[start - 1 : start].isalnum() or text[end : end + 1].isalnum():  # part of a word
+            start = lower_text.find(lower_name, start + 1)
+            continue
+        parts += [text[copied:start], MASK]
+        copied = end
+        start = lower_text.find(lower_name, end)
+    return "".join([*parts, text[copied:]])
 
 
 def _names(see_also: str) -> Iterator[str]:
@@ -432,4 +471,5 @@ def _name_hash(name: str) -> str:
 
 
 if __name__ == "__main__":
+    gc.disable()  # modules live as long as this process; the collector would visit them in vain
     write_json(Path(sys.argv[1]), asdict(build_pydocs()))

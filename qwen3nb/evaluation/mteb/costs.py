@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.datasets import mirror
 from qwen3nb.evaluation.mteb.availability import TO_RUN
-from qwen3nb.evaluation.mteb.select import task_key
+from qwen3nb.evaluation.mteb.select import task_key, whole_or_nano_name
 from qwen3nb.evaluation.mteb.sizes import HITS, TaskPart, task_parts
 from qwen3nb.evaluation.mteb.speed import EncodingSpeed
 from qwen3nb.evaluation.run import EvaluationError
@@ -40,10 +40,13 @@ class Planned:
     prepared: int = 0  # bytes of disk that the library `datasets` takes for its copy
     beside: float = 0.0  # minutes of ``minutes`` on one core, beside the model
     problem: str = ""  # why its data cannot be loaded, or empty
+    part_hits: tuple[int, ...] = ()  # documents in the run of each split and subset, if several
 
     @property
     def hits(self) -> int:
         """Documents in the run of all queries."""
+        if self.part_hits:
+            return sum(self.part_hits)
         return self.candidates or self.queries * min(self.documents, HITS)
 
 
@@ -81,11 +84,13 @@ def _cost(task: AbsTask, status: str, limit: int, speeds: Sequence[EncodingSpeed
             problem = str(error)
     minutes, minutes_beside = None, 0.0
     if parts and speeds and status in ("", TO_RUN):
-        minutes_beside = (_TASK_SECONDS + sum(part.seconds_beside for part in parts)) / 60
+        seconds_beside = _TASK_SECONDS + sum(part.seconds_beside for part in parts)
+        slowdown = max(speed.slowdown for speed in speeds)
+        minutes_beside = slowdown * seconds_beside / 60
         minutes = minutes_beside + sum(_encoding_seconds(part, speeds) for part in parts) / 60
     columns = [column for part in parts for column in part.encoded]
     candidates = sum(part.candidates for part in parts)
-    name = task.metadata.name
+    name = whole_or_nano_name(task)
     if status:
         name = task_key(task, limit=limit)
     prepared = 0.0
@@ -108,6 +113,7 @@ def _cost(task: AbsTask, status: str, limit: int, speeds: Sequence[EncodingSpeed
         prepared=round(prepared),
         beside=minutes_beside,
         problem=problem,
+        part_hits=tuple(part.hits for part in parts) if len(parts) > 1 else (),
     )
 
 

@@ -15,9 +15,11 @@ import hashlib
 import itertools
 import random
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,7 +41,8 @@ from qwen3nb.evaluation.mteb.per_query import (
     task_slices,
 )
 from qwen3nb.evaluation.mteb.predictions import KeptSearch, Predictions, read_predictions
-from qwen3nb.evaluation.mteb.select import limited, quiet, selection, task_key
+from qwen3nb.evaluation.mteb.select import is_nano, limited, quiet, selection, task_key
+from qwen3nb.evaluation.retrieval.nano import nano_data, nano_revision, source_revision
 from qwen3nb.evaluation.run import (
     SEARCH_TYPES,
     EvaluationError,
@@ -58,13 +61,14 @@ from qwen3nb.models.capabilities import (
 from qwen3nb.models.search.dense import as_searcher
 from qwen3nb.models.search.mteb_rows import task_languages
 from qwen3nb.models.search.words import stated_words, words_of_languages
-from qwen3nb.records.details import SearchFacts
+from qwen3nb.records.details import DataFacts, SearchFacts
 from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo, is_substitute
 from qwen3nb.utils.atomic_files import errors_naming, exclusive_lock, write_bytes
 from qwen3nb.utils.journal import noted
 
 if TYPE_CHECKING:
-    from mteb import AbsTask
+    from mteb import AbsTask, ResultCache
+    from mteb.results import TaskResult
 
 _MODALITIES = {"image": "images", "audio": "sound"}  # modalities of tasks, as words
 
@@ -105,8 +109,11 @@ class TaskItem:
 
     def same(self, record: Result, folder: Path) -> bool:
         """Return whether a record has the same revision, splits, subsets and words."""
+        revision = record.task.revision
+        if is_nano(self.task):
+            revision = source_revision(revision)
         return (
-            record.task.revision == data_revision(self.task)
+            revision == data_revision(self.task)
             and sorted(record.task.splits) == sorted(self.task.eval_splits)
             and sorted(record.task.subsets) == sorted(self.task.hf_subsets)
             and record.search.words == self._words(record.model.settings)
@@ -124,14 +131,14 @@ class TaskItem:
         """
         task, revision, work = self.task, data_revision(self.task), Work(model)
         results_folder = None
-        if not self.limit:
+        if not self.limit and not is_nano(task):
             results_folder = run.folder / "mteb"
         empty_rankings(model).clear()
         # MTEB shares task objects of a benchmark, whose generators an earlier run has advanced.
         task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
         with hub_access(needs([task])), quiet(), local_data(task):
             load_task(task, revision)
-            with limited(task, self.limit):
+            with nano_data(task) as nano, limited(task, self.limit):
                 counts = data_counts(task)
                 by_mteb = _evaluate_by_mteb(model, task, results_folder, run.batch_size)
                 scores = score_task(task, by_mteb.predictions, by_mteb.outcome)
@@ -141,7 +148,7 @@ class TaskItem:
             name=task.metadata.name,
             type=task.metadata.type,
             dataset=task.metadata.dataset["path"],
-            revision=revision,
+            revision=nano_revision(revision, nano),
             main_metric=scores.main,
             unit=scores.unit,
             size=scores.size,
@@ -159,6 +166,7 @@ class TaskItem:
             run,
             metrics=scores.metrics,
             parts=scores.parts,
+            data=DataFacts(nano=nano or None),
             search=SearchFacts(words=self._words(model.settings)),
             top=scores.top or None,
         )
@@ -195,30 +203,31 @@ def _evaluate_by_mteb(
     model: LoadedModel, task: AbsTask, results_folder: Path | None, batch_size: int
 ) -> _MTEBEvaluation:
     """Let MTEB evaluate a model; its result is kept in ``results_folder``, if any."""
-    import mteb
+    from mteb import ResultCache
 
     kind = task.metadata.type
     model_of_mteb: Any = model
     if kind in SEARCH_TYPES:
-        model_of_mteb = KeptSearch(_search_model(model), depth=deepest(recorded_measures("task")))
+        model_of_mteb = KeptSearch(
+            _search_model(model),
+            depth=deepest(recorded_measures("task")),
+            as_arrays=len(task.hf_subsets) * len(task.eval_splits) > 1,
+        )
     with tempfile.TemporaryDirectory() as scratch, errors_naming(Path(scratch).parent):
         folder = Path(scratch)
         cache = None
         if results_folder is not None:
-            cache = mteb.ResultCache(folder / "results")
+            cache = ResultCache(folder / "results")
         predictions_folder = None
         if kind in PREDICTED_TYPES:
             predictions_folder = folder / "predictions"
-        outcome = mteb.evaluate(
+        outcome = _task_result(
             model_of_mteb,
             task,
             cache=cache,
-            overwrite_strategy="always",
-            prediction_folder=predictions_folder,
-            encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
-            show_progress_bar=False,
-            co2_tracker=False,
-        ).task_results[0]
+            predictions_folder=predictions_folder,
+            options={"batch_size": batch_size, "show_progress_bar": False},
+        )
         digest = ""
         if results_folder is not None:
             digests = keep_results(folder / "results", results_folder)
@@ -229,6 +238,59 @@ def _evaluate_by_mteb(
         elif predictions_folder is not None:
             predictions = read_predictions(predictions_folder / task.prediction_file_name)
         return _MTEBEvaluation(predictions, outcome, digest)
+
+
+def _task_result(
+    model: Any,
+    task: AbsTask,
+    *,
+    cache: ResultCache | None,
+    predictions_folder: Path | None,
+    options: dict[str, Any],
+) -> TaskResult:
+    """Evaluate each part of a loaded task as `mteb.evaluate` does, and keep MTEB's result.
+
+    `mteb.evaluate` imports sentence-transformers first, only to look at the type of the model. That
+    takes longer than a whole search by words, which needs none of it.
+
+    Args:
+        model: a model of MTEB.
+        task: no aggregate of other tasks.
+        cache: where MTEB keeps its result; None: nowhere.
+        predictions_folder: where MTEB writes predictions; None: nowhere.
+        options: passed on to the model's ``encode``.
+    """
+    from mteb.results import TaskResult
+    from mteb.timing import TimingStack
+
+    batches = [[subset] for subset in task.hf_subsets]
+    if task.metadata.type == "BitextMining":  # MTEB encodes the texts of all subsets together
+        batches = [list(task.hf_subsets)]
+    timer = TimingStack()
+    start = time.monotonic()
+    scores: dict[str, dict[str, Any]] = {}
+    for split in task.eval_splits:
+        scores[split] = {}
+        for subsets in batches:
+            scores_of_subsets = task.evaluate(
+                model,
+                split,
+                subsets_to_run=subsets,
+                encode_kwargs=options,
+                prediction_folder=predictions_folder,
+                timer=timer,
+            )
+            scores[split].update(scores_of_subsets)
+    result = TaskResult.from_task_results(
+        task,
+        scores,
+        evaluation_time=time.monotonic() - start,
+        date=datetime.now(tz=UTC),
+        evaluation_phases=timer.phases or None,
+    )
+    if cache is not None:
+        cache.save_to_cache(result, model.mteb_model_meta, encode_kwargs=options)
+    return result
 
 
 def _search_model(model: LoadedModel) -> Any:
@@ -262,12 +324,11 @@ def load_task(task: AbsTask, revision: str = "") -> None:
     if not task.data_loaded:
         load_data(task)
         task.loaded_revision = revision
+    if hasattr(task, "convert_v1_dataset_format_to_v2"):
+        # In place: an older task's queries, corpus and judgements move into `task.dataset`.
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
     if is_substitute(revision):
         _check_parts(task)
-    if not hasattr(task, "convert_v1_dataset_format_to_v2"):
-        return
-    # In place: an older task's queries, corpus and judgements move into `task.dataset`.
-    task.convert_v1_dataset_format_to_v2(num_proc=None)
     if task.metadata.type == "Reranking":
         splits = itertools.chain.from_iterable(subset.values() for subset in task.dataset.values())
         if not all(split["top_ranked"] for split in splits):

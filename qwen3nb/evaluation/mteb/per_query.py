@@ -30,15 +30,16 @@ from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.evaluation.run import SEARCH_TYPES, EvaluationError
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, numbered, reported
 from qwen3nb.metrics.query_scores import QueryScores
-from qwen3nb.metrics.retrieval import rank_documents, recorded_measures, score_run
+from qwen3nb.metrics.retrieval import Run, ranking, recorded_measures, score_run
+from qwen3nb.metrics.run_arrays import RunBuilder
 from qwen3nb.models.search.mteb_rows import joined_query
+from qwen3nb.records.details import TOP_DEPTH
 from qwen3nb.records.record import Part, TaskInfo
 
 if TYPE_CHECKING:
     from mteb import AbsTask
 
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
-_TOP_DEPTH = 10  # documents per query in a record
 
 
 class Metric(NamedTuple):
@@ -101,12 +102,12 @@ class TaskScores:
     size: dict[str, int]
     parts: tuple[Part, ...]
     qrels: dict[str, Any]
-    run: dict[str, Any]
+    run: Run
 
     @property
     def top(self) -> dict[str, list[str]]:
         """The best documents of each query; empty if nothing is searched."""
-        return {query: rank_documents(scores)[:_TOP_DEPTH] for query, scores in self.run.items()}
+        return {query: ranking(self.run, query, TOP_DEPTH) for query in self.run}
 
 
 def metrics_of(kind: str) -> tuple[str, ...]:
@@ -143,7 +144,8 @@ def score_task(task: AbsTask, predicted: Mapping[str, Any], outcome: Any) -> Tas
     metrics, main = _metrics(task)
     columns: dict[str, dict[str, float]] = {}
     qrels: dict[str, Any] = {}
-    run: dict[str, Any] = {}
+    run: dict[str, Mapping[str, float]] = {}  # of a task in one part
+    whole_run = RunBuilder()  # of one in many, in a tenth of the memory
     for part in slices:
         predictions = predicted.get(part.subset, {}).get(part.split)
         if task.metadata.type in SEARCH_TYPES:
@@ -152,7 +154,10 @@ def score_task(task: AbsTask, predicted: Mapping[str, Any], outcome: Any) -> Tas
             values = dict(score_run(judgements, rankings, metrics, zeros=True))
             for query, grades in judgements.items():
                 qrels[part.prefix + query] = grades
-                run[part.prefix + query] = rankings.get(query, {})
+                if len(slices) == 1:
+                    run[part.prefix + query] = rankings.get(query, {})
+                else:
+                    whole_run.add(part.prefix + query, rankings.get(query, {}))
         else:
             values = _values(task, part, predictions, entries[part.split, part.subset])
             if not values:  # a form that is not known here: MTEB's score stands alone
@@ -171,7 +176,7 @@ def score_task(task: AbsTask, predicted: Mapping[str, Any], outcome: Any) -> Tas
         _size(task, slices),
         _parts(task, slices, per_query, metrics.get(main), entries),
         qrels,
-        run,
+        whole_run.run() if qrels and len(slices) > 1 else run,
     )
 
 

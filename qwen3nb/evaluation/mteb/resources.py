@@ -14,6 +14,7 @@ from qwen3nb.vectors.encode_file import block_size
 
 # Bytes of memory.
 _BYTES_PER_HIT = 256  # the score of a document by name, in MTEB's run and in a copy of it
+_BYTES_PER_KEPT_HIT = 40  # a hit as numbers, in the run of its part and in that of the task
 _BYTES_PER_CANDIDATE = 320  # a candidate of a query, and its judgement
 _BYTES_PER_QUERY = 4096  # a query with its scores
 _BYTES_PER_ID = 130  # the id of a document
@@ -42,11 +43,13 @@ def task_memory(
         return batch + vector * _COPIES_OF_TEXTS * (task.texts or 0)
     vectors_at_once = min(task.documents, block_size(width))
     vectors = vector * (_COPIES_OF_BLOCK * vectors_at_once + _COPIES_OF_TEXTS * task.queries)
-    number_of_hits = task.hits
+    # Of several parts, one is in MTEB's hands at a time, and the others are kept as numbers.
+    number_of_hits = max(task.part_hits, default=task.hits)
+    number_kept = sum(task.part_hits)
     if task.candidates and not encoders:  # searchers give no score to some candidates
         scored_share = max(searcher.matched_share for searcher in searchers)
         number_of_hits = int(number_of_hits * scored_share)
-    hits = _BYTES_PER_HIT * number_of_hits
+    hits = _BYTES_PER_HIT * number_of_hits + _BYTES_PER_KEPT_HIT * number_kept
     ids = (
         _BYTES_PER_CANDIDATE * task.candidates
         + _BYTES_PER_QUERY * task.queries

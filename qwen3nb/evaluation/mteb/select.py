@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.tiers import BENCHMARKS, TIERS
+from qwen3nb.models.capabilities import SEARCH_TYPES
+from qwen3nb.tiers import BENCHMARKS, NANO, TIERS, Benchmark
 from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.code_version import installed_version
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "subsets")
 ALL = "all"  # instead of task names: every task of MTEB
 _BUILT_IN = ("PyDocs", "AuthorSTS")
+_NANO_SUFFIX = f"-{NANO}"  # of a task's name, for its small set
 _MAX_SELECTION = 60  # characters of a selection in a file name
 _NOUNS = {"eval_splits": "split", "hf_subsets": "subset", "languages": "language"}
 _TYPES_WITH_LISTS = ("Clustering", "PairClassification")  # types whose rows may hold lists of texts
@@ -45,13 +47,18 @@ def tier_tasks(tier: str) -> list[AbsTask]:
     entry = TIERS[check_choice("tier", tier, TIERS)]
     tasks = choose_tasks(tasks=entry.tasks) if entry.tasks else []
     for name in entry.benchmarks:
-        # MTEB's benchmarks also say which splits and subsets of a task count.
-        if name.startswith("MTEB("):
-            tasks += load_library("mteb").get_benchmark(name).tasks
-        else:
-            tasks += choose_tasks(tasks=BENCHMARKS[name].tasks)
+        tasks += _benchmark_tasks(BENCHMARKS[name])
     order = entry.task_keys
     return sorted(split_groups(tasks), key=lambda task: order.index(task_key(task)))
+
+
+def _benchmark_tasks(benchmark: Benchmark) -> list[AbsTask]:
+    """Return the MTEB task objects of a benchmark, with the splits and subsets that count."""
+    if not benchmark.part_of:
+        return choose_tasks(tasks=benchmark.tasks)
+    # MTEB's benchmarks also say which splits and subsets of a task count.
+    all_tasks = load_library("mteb").get_benchmark(benchmark.part_of).tasks
+    return [task for task in all_tasks if task_key(task) in benchmark.tasks]
 
 
 def split_groups(tasks: Iterable[AbsTask]) -> list[AbsTask]:
@@ -73,7 +80,7 @@ def task_key(task: AbsTask, *, limit: int = 0) -> str:
 
 
 def selection(task: AbsTask, *, limit: int = 0) -> str:
-    """Return the evaluated part of a task: subsets, splits and limit; empty for all of it.
+    """Return the evaluated part of a task: subsets, splits, `nano`, limit; empty for all of it.
 
     >>> import mteb
     >>> selection(mteb.get_task("STS17", hf_subsets=["en-en"]), limit=20)
@@ -85,6 +92,8 @@ def selection(task: AbsTask, *, limit: int = 0) -> str:
         parts.append("_".join(task.hf_subsets))
     if set(task.eval_splits) != set(whole_task.eval_splits):
         parts.append("_".join(task.eval_splits))
+    if is_nano(task):
+        parts.append(NANO)
     if limit:
         parts.append(f"limit{limit}")
     # Only characters that a file name may have.
@@ -102,7 +111,41 @@ def suite_tasks(*, tier: str, tasks: Iterable[AbsTask] | str | None) -> list[Abs
         tasks = split_names(tasks) or None
     if tasks is None:
         return tier_tasks(tier)
-    return split_groups(_find_task(task) if isinstance(task, str) else task for task in tasks)
+    parts = split_groups(_find_task(task) if isinstance(task, str) else task for task in tasks)
+    if tier == NANO:
+        return [nano_task(part) for part in parts]
+    return parts
+
+
+def is_nano(task: Any) -> bool:
+    """Return whether a task is to be cut to the tier `nano`."""
+    return bool(getattr(task, "is_nano", False))
+
+
+def whole_or_nano_name(task: AbsTask) -> str:
+    """Return the name of a task as one may give it, without its subsets and splits."""
+    name = str(task.metadata.name)
+    return f"{name}{_NANO_SUFFIX}" if is_nano(task) else name
+
+
+def nano_task(task: AbsTask) -> AbsTask:
+    """Return a copy of a task that is to be cut to the tier `nano`; one of NanoBEIR as it is.
+
+    Raises:
+        ValueError: the task is no search.
+    """
+    metadata = task.metadata
+    if is_nano(task) or metadata.name in BENCHMARKS["NanoBEIR"].tasks:
+        return task
+    if metadata.type not in SEARCH_TYPES:
+        raise ValueError(
+            f"{metadata.name} is of the type {metadata.type}; the tier {NANO} has small sets of "
+            f"{' and '.join(SEARCH_TYPES)} only: leave the task or the tier out"
+        )
+    # Task objects are shared, so a copy is marked.
+    small_task: Any = copy.copy(task)
+    small_task.is_nano = True
+    return small_task
 
 
 def check_types(types: Iterable[str], tasks: Iterable[AbsTask]) -> list[str]:
@@ -130,8 +173,10 @@ def choose_tasks(
     others are restricted to these. Names are a list, or a comma-separated string.
 
     Args:
-        tier: a tier, if no tasks and no benchmark are given; without it, all tasks of MTEB.
-        tasks: names of tasks of MTEB or of this package; ``all`` for those of MTEB.
+        tier: a tier, if no tasks and no benchmark are given; without it, all tasks of MTEB. The
+            tier `nano` also cuts the tasks that are given.
+        tasks: names of tasks of MTEB or of this package; ``all`` for those of MTEB. A name that
+            ends in ``-nano`` is cut.
         types: MTEB task types, such as ``STS``.
         languages: three-letter codes, such as ``eng``.
         benchmark: an MTEB benchmark, such as ``MTEB(eng, v2)``.
@@ -146,8 +191,9 @@ def choose_tasks(
     check_types(types, tasks_found)
     languages, splits, subsets = _as_list(languages), _as_list(splits), _as_list(subsets)
     is_narrowed = bool(languages or splits or subsets)
+    is_cut = tier == NANO and bool(tasks or benchmark)  # the tier's own tasks are small
     # A group has no splits of its own: its members are narrowed.
-    if is_narrowed:
+    if is_narrowed or is_cut:
         tasks_found = split_groups(tasks_found)
     if types:
         tasks_found = [task for task in tasks_found if task.metadata.type in types]
@@ -156,6 +202,8 @@ def choose_tasks(
         if types:
             message += f" is of the type {', '.join(types)}"
         raise ValueError(message)
+    if is_cut:
+        tasks_found = [nano_task(task) for task in tasks_found]
     if not is_narrowed:
         return tasks_found
     tasks_found = _tasks_with("eval_splits", splits, tasks_found, origin)
@@ -235,6 +283,8 @@ def _languages_of(task: AbsTask, subset: str) -> set[str]:
 
 
 def _find_task(name: str) -> AbsTask:
+    if name.endswith(_NANO_SUFFIX):
+        return nano_task(_find_task(name.removesuffix(_NANO_SUFFIX)))
     if name.startswith(_BUILT_IN):
         from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 
@@ -263,6 +313,7 @@ def check_task_names(names: Iterable[str]) -> None:
         ValueError: an unknown name; lists similar ones.
     """
     for name in names:
+        name = name.removesuffix(_NANO_SUFFIX)
         if name.startswith(_BUILT_IN):
             _find_task(name)
         else:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qwen3nb.datasets import mirror
+from qwen3nb.datasets.nano import NANO_SIZES
 from qwen3nb.evaluation.mteb.evaluate import load_task
-from qwen3nb.evaluation.mteb.select import limited, quiet
+from qwen3nb.evaluation.mteb.select import is_nano, limited, quiet
+from qwen3nb.evaluation.retrieval.nano import nano_data
 from qwen3nb.records.record import is_substitute
 
 if TYPE_CHECKING:
@@ -59,12 +61,29 @@ class TaskPart:
     trained: int = 0  # rows from which a classifier learns
     labels: int = 0
 
+    def cut(self) -> TaskPart:
+        """Return the size that the tier `nano` cuts it to, at most."""
+        most = {"documents": NANO_SIZES.documents, "queries": NANO_SIZES.queries}
+        columns = {}
+        for name, column in self.columns.items():
+            columns[name] = column._replace(texts=min(column.texts, most.get(name, column.texts)))
+        queries = min(self.queries, NANO_SIZES.queries)
+        candidates = 0
+        if self.candidates:
+            candidates = round(self.candidates * queries / self.queries)
+        return replace(self, columns=columns, queries=queries, candidates=candidates)
+
     @property
     def documents(self) -> int:
         """Texts of the corpus that is searched; 0 if none is, or if it is of images."""
         if not self.queries:
             return 0
         return round(self.columns.get("documents", _NO_TEXTS).texts)
+
+    @property
+    def hits(self) -> int:
+        """Documents in the run of all queries; 0 if nothing is searched."""
+        return self.candidates or self.queries * min(self.documents, HITS)
 
     @property
     def characters(self) -> float:
@@ -112,8 +131,7 @@ class TaskPart:
         """Seconds of one core to read, score, cluster or learn."""
         task = self.task
         if self.queries:
-            hits = self.candidates or self.queries * min(self.documents, HITS)
-            return _SECONDS_PER_DOCUMENT * self.documents + _SECONDS_PER_HIT * hits
+            return _SECONDS_PER_DOCUMENT * self.documents + _SECONDS_PER_HIT * self.hits
         if self.trained:
             seconds_per_experiment = (
                 _SECONDS_PER_TRAINING_ROW * self.trained + _SECONDS_PER_TEST_ROW * self.rows
@@ -151,10 +169,13 @@ def task_parts(task: AbsTask, limit: int, *, read: bool) -> list[TaskPart]:
         with quiet(), mirror.local_data(task):
             load_task(task, revision)
     if read and must_count:
-        with limited(task, limit), quiet(), redirect_stderr(StringIO()):  # MTEB shows bars
+        # MTEB shows bars.
+        with nano_data(task), limited(task, limit), quiet(), redirect_stderr(StringIO()):
             return list(_sizes(task, _counted(task)))
     if limit:  # published sizes do not apply
         return []
+    if is_nano(task):
+        return [part.cut() for part in published]
     return published
 
 

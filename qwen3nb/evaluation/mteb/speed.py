@@ -2,10 +2,14 @@
 
 `measure_speeds` encodes short, medium and long texts, searches random vectors and indexes texts.
 The other constants were measured on an AMD EPYC (family 25, model 17).
+
+Beside other programs, a short sample is served at once or waits for long, and neither tells how
+long a run of minutes takes. So a sample counts by its processor time, which others hardly change;
+`Clock` then says how long a second of that takes here and now.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +33,11 @@ _WARM_UP_TEXTS = 8
 _SEARCH_QUERIES, _SEARCH_DOCUMENTS = 256, 16_384  # of a search that is timed
 _CHARACTERS_AT_ONCE = 10_000  # of texts encoded at once, or more
 _MAX_TEXTS = 512  # encoded at once, as in `Encoder`
-_ENOUGH_SECONDS = 0.2  # of a sample that is large enough
+_ENOUGH_SECONDS = 0.2  # of the processor, for a sample that is large enough
 _ENOUGH_SECONDS_FOR_ONE = 1.0  # of one text, if no more need be timed
+_MOST_INDEXINGS = 8  # of the texts of a sample
+_SLICES, _NUMBERS_OF_SLICE = 8, 500_000  # of work on one core, each of some 10 ms
+_LEAST_CPU = 1e-9  # seconds of a sample, which may wait only
 _SECONDS_PER_RERANKED_QUERY = 2.5e-4  # of a core, by vectors
 
 
@@ -42,6 +49,7 @@ class EncodingSpeed:
     seconds: tuple[float, ...]
     pair: float = 0.0  # seconds per query and document compared
     query: float = 0.0  # seconds per query with candidates
+    slowdown: float = 1.0  # times as long as work on one core takes beside other programs
 
     def on(self, part: TaskPart) -> float:
         """Return the seconds to encode or index the texts of a part, and to search its corpus."""
@@ -52,6 +60,46 @@ class EncodingSpeed:
         if part.candidates:
             return encoding + self.query * part.queries
         return encoding + self.pair * part.queries * part.documents
+
+
+class Clock:
+    """Times samples of a model's work.
+
+    Attributes:
+        on_cpu: whether the processor does the work; else the time of a GPU or server counts.
+    """
+
+    def __init__(self, *, on_cpu: bool = True) -> None:
+        self.on_cpu = on_cpu
+        self._samples: list[tuple[float, float]] = []  # seconds, and those of the processor
+
+    def cost(self, work: Callable[[], object]) -> float:
+        """Do some work, and return its seconds of the processor (of all threads), or of a wait."""
+        started = time.perf_counter()
+        cpu_started = time.process_time()
+        work()
+        cpu = max(_LEAST_CPU, time.process_time() - cpu_started)
+        seconds = time.perf_counter() - started
+        self._samples.append((seconds, cpu))
+        return cpu if self.on_cpu else seconds
+
+    @property
+    def stretch(self) -> float:
+        """Seconds that a unit of `cost` takes: the median of all samples, by their weight.
+
+        Two busy threads take half a second for one of the processor, and more beside others. A
+        median is not moved by a sample that stalls.
+        """
+        if not self.on_cpu:
+            return 1.0
+        ratios = sorted((seconds / cpu, cpu) for seconds, cpu in self._samples)
+        half = sum(cpu for _, cpu in ratios) / 2
+        weight = 0.0
+        for ratio, cpu in ratios:
+            weight += cpu
+            if weight >= half:
+                return ratio
+        return 1.0
 
 
 def measure_speeds(
@@ -91,8 +139,10 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
     """
     longest = _longest(encoder)
     lengths = sorted({min(length, longest) for length in (_SHORT_TEXT, _MEDIUM_TEXT, longest)})
-    time_encoding(encoder, _sample(_SHORT_TEXT, _WARM_UP_TEXTS))  # warms up
-    seconds: list[float] = []
+    clock = Clock(on_cpu=encoder.device == "cpu")
+    # Warms up, and tells nothing of the time.
+    time_encoding(encoder, _sample(_SHORT_TEXT, _WARM_UP_TEXTS), Clock())
+    costs: list[float] = []  # of a text of each length
     for length in lengths:
         characters = length
         if length == longest:
@@ -100,36 +150,47 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
             characters = int(length * _SURPLUS)
         texts = _sample(characters, _MAX_TEXTS)
         try:
-            seconds.append(_seconds_per_text(encoder, texts, batch_size))
+            costs.append(_cost_per_text(encoder, texts, batch_size, clock))
         except RefusedError:  # longer than a server takes
             break
-    measured_lengths = lengths[: len(seconds)]
+    measured_lengths = lengths[: len(costs)]
+    pair = _seconds_per_pair(encoder)
+    slowdown = measure_slowdown()
     return EncodingSpeed(
         tuple(measured_lengths),
-        tuple(seconds),
-        pair=_seconds_per_pair(encoder),
-        query=_SECONDS_PER_RERANKED_QUERY,
+        tuple(clock.stretch * cost for cost in costs),
+        pair=pair,
+        query=_SECONDS_PER_RERANKED_QUERY * slowdown,
+        slowdown=slowdown,
     )
 
 
-def _seconds_per_text(encoder: Encoder, texts: Sequence[str], batch_size: int) -> float:
-    """Return the seconds to encode one of many texts of equal length.
+def measure_slowdown() -> float:
+    """Return how many times as long work on one core takes now as with that core alone."""
+    clock = Clock()
+    for _ in range(_SLICES):
+        clock.cost(lambda: sum(range(_NUMBERS_OF_SLICE)))
+    return max(1.0, clock.stretch)
+
+
+def _cost_per_text(encoder: Encoder, texts: Sequence[str], batch_size: int, clock: Clock) -> float:
+    """Return the cost of encoding one of many texts of equal length.
 
     As many are encoded at once as fill passes: a few would take longer than their share. One that
     takes a second is enough.
     """
     # A long text may take so long that it is enough.
-    seconds = time_encoding(encoder, texts[:1])
-    if seconds >= _ENOUGH_SECONDS_FOR_ONE:
-        return seconds
+    cost = time_encoding(encoder, texts[:1], clock)
+    if cost >= _ENOUGH_SECONDS_FOR_ONE:
+        return cost
     characters_per_text = len(texts[0])
     count = max(batch_size, _CHARACTERS_AT_ONCE // characters_per_text)
     count = min(count, len(texts))
-    seconds = time_encoding(encoder, texts[:count])
-    while seconds < _ENOUGH_SECONDS and count < len(texts):
+    cost = time_encoding(encoder, texts[:count], clock)
+    while cost < _ENOUGH_SECONDS and count < len(texts):
         count = min(4 * count, len(texts))
-        seconds = time_encoding(encoder, texts[:count])
-    return seconds / count
+        cost = time_encoding(encoder, texts[:count], clock)
+    return cost / count
 
 
 def _longest(encoder: Encoder) -> int:
@@ -142,26 +203,31 @@ def _seconds_per_pair(encoder: Encoder) -> float:
     """Return the seconds for a query and a document of a large corpus, by exact search."""
     random = np.random.default_rng(0)
     vectors = random.standard_normal((_SEARCH_DOCUMENTS, encoder.dimension), dtype=np.float32)
-    started = time.perf_counter()
-    search(vectors[:_SEARCH_QUERIES], vectors, k=HITS, **search_options(encoder))
-    return (time.perf_counter() - started) / (_SEARCH_QUERIES * _SEARCH_DOCUMENTS)
+    # On a GPU, the host waits for the search.
+    clock = Clock(on_cpu=not encoder.device.startswith("cuda"))
+    options = search_options(encoder)
+    cost = clock.cost(lambda: search(vectors[:_SEARCH_QUERIES], vectors, k=HITS, **options))
+    return clock.stretch * cost / (_SEARCH_QUERIES * _SEARCH_DOCUMENTS)
 
 
 def measure_indexing(model: Searcher) -> EncodingSpeed:
     """Index texts of medium length, after a warm-up; the time is that of their characters."""
     model.index_texts(_sample(_MEDIUM_TEXT, _WARM_UP_TEXTS))  # warms up
     texts = _sample(_MEDIUM_TEXT, _MAX_TEXTS)
-    started = time.perf_counter()
-    model.index_texts(texts)
-    seconds = time.perf_counter() - started
-    seconds_per_character = seconds / (_MAX_TEXTS * _MEDIUM_TEXT)
+    clock = Clock()
+    costs: list[float] = []
+    while sum(costs) < _ENOUGH_SECONDS and len(costs) < _MOST_INDEXINGS:
+        costs.append(clock.cost(lambda: model.index_texts(texts)))
+    seconds_per_character = clock.stretch * min(costs) / (_MAX_TEXTS * _MEDIUM_TEXT)
+    slowdown = max(1.0, clock.stretch)  # it runs on one core
     # Its time grows with the number of characters: two lengths tell the time of any other.
     million = 10**6
     return EncodingSpeed(
         (0, million),
         (0, million * seconds_per_character),
-        pair=model.seconds_per_pair / cores(),
-        query=model.seconds_per_candidates,
+        pair=slowdown * model.seconds_per_pair / cores(),
+        query=slowdown * model.seconds_per_candidates,
+        slowdown=slowdown,
     )
 
 
@@ -173,8 +239,8 @@ def _sample(characters: int, count: int) -> list[str]:
     return [stream[start : start + characters] for start in starts]
 
 
-def time_encoding(encoder: Encoder, texts: Sequence[str]) -> float:
-    """Return the seconds to encode texts: the least of two, as a busy machine may stall.
+def time_encoding(encoder: Encoder, texts: Sequence[str], clock: Clock) -> float:
+    """Return the cost of encoding texts: the least of two, as a busy machine may stall.
 
     A server, where tokens may be paid, encodes them once.
 
@@ -185,12 +251,11 @@ def time_encoding(encoder: Encoder, texts: Sequence[str]) -> float:
     if encoder.device == "server":
         repetitions = 1
     rows = range(len(texts))
-    seconds = []
+    costs = []
     for _ in range(repetitions):
-        started = time.perf_counter()
         try:
             # Encodes them past the cache: all rows, each the text at its own position.
-            encoder._checked(rows, texts, rows)
+            costs.append(clock.cost(lambda: encoder._checked(rows, texts, rows)))
         except (MemoryError, RuntimeError) as error:
             # PyTorch raises a RuntimeError that says so.
             is_out_of_memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
@@ -201,5 +266,4 @@ def time_encoding(encoder: Encoder, texts: Sequence[str]) -> float:
                 f"into the memory of {encoder.device}; use a smaller --batch-size or "
                 "--max-length, or --dtype bfloat16"
             ) from error
-        seconds.append(time.perf_counter() - started)
-    return min(seconds)
+    return min(costs)

@@ -25,7 +25,7 @@ from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import load_run, load_run_with_ties, ranks_decide, write_run
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, rank_documents
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
-from qwen3nb.models.capabilities import is_model
+from qwen3nb.models.capabilities import fits_weights, is_model
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import as_searcher
@@ -178,6 +178,11 @@ def describe(retriever: Retriever) -> tuple[str, dict[str, object]]:
 
 def _fused_retrievers(retriever: Retriever) -> list[Retriever]:
     """Return the retrievers that are fused; empty for a single one."""
+    if fits_weights(retriever):
+        raise DataError(
+            f"{retriever.label} has weights that the grades of own data choose; expected a first "
+            "stage without grades, such as a fusion by rank: A+B"
+        )
     if is_model(retriever) and len(retriever.parts) > 1:
         return list(retriever.parts)
     if isinstance(retriever, list | tuple):

@@ -22,7 +22,7 @@ import numpy as np
 from typing_extensions import Unpack
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection, find_collections, query_clusters
+from qwen3nb.datasets.collection import TestCollection, query_clusters
 from qwen3nb.datasets.in_memory import table_rows
 from qwen3nb.datasets.judgements import nonzero
 from qwen3nb.datasets.mirror import MirrorError, explain, hub_access, needs
@@ -30,6 +30,7 @@ from qwen3nb.datasets.rows import DataError, checked_rows, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.mteb.select import (
     choose_tasks,
+    nano_task,
     quiet,
     sample_positions,
     split_groups,
@@ -41,6 +42,7 @@ from qwen3nb.evaluation.retrieval.first_stage import (
     first_stage,
     load_retriever,
 )
+from qwen3nb.evaluation.retrieval.nano import find_collections_or_parts, nano_facts
 from qwen3nb.evaluation.run import EvaluationRun, Job, Run, RunOptions, Work, evaluate_each
 from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.retrieval import Measure, recorded_measures, score_run
@@ -53,7 +55,7 @@ from qwen3nb.records.details import DataFacts, FirstRun, RunFiles, SearchFacts
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.records.side_files import first_run_file, first_stage_file, reranked_run_file, run_path
 from qwen3nb.records.verification import run_problems
-from qwen3nb.tiers import BENCHMARKS, TIERS
+from qwen3nb.tiers import BENCHMARKS, NANO, TIERS
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
 from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.journal import Journal
@@ -76,6 +78,7 @@ def rerank(
     *,
     tier: str = "",
     limit: int = 0,
+    nano: bool = False,
     msmarco: Path | str | None = None,
     first: Retriever = "bm25",
     first_prompts: str = "",
@@ -93,6 +96,7 @@ def rerank(
         tier: name of a tier, instead of ``data``; see `Tier.reranking`.
         limit: maximum number of queries, and of documents in addition to the judged ones; 0 for no
             limit. Scores are comparable only under the same limit.
+        nano: whether to cut ``data`` as the tier `nano` does.
         msmarco: folder of the official MS MARCO dev files, used instead of the tier's MSMARCO, with
             ``depth`` of the official candidates (BM25's top 1,000).
         first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`. As text
@@ -103,7 +107,7 @@ def rerank(
             ``show_progress``; with ``runs``, the qrels are kept, too.
 
     Raises:
-        ValueError: neither ``data`` nor ``tier``, or both.
+        ValueError: neither ``data`` nor ``tier``, or both; or a tier without data sets to rerank.
         EvaluationError: one or more data sets failed, and ``strict``; the records of the others
             are saved.
     """
@@ -119,7 +123,7 @@ def rerank(
     if isinstance(first, str):
         first = load_retriever(*split_names(first), prompts=first_prompts)
     if tier:
-        data_sets = list(TIERS[check_choice("tier", tier, TIERS)].reranking)
+        data_sets = _data_sets_of(tier)
     elif isinstance(data, list | tuple):
         data_sets = list(data)
     else:
@@ -131,7 +135,7 @@ def rerank(
 
     # Called when the job's turn comes: one data set is in memory at a time.
     def find(data_set: Any, retriever: Retriever) -> Iterator[tuple[ScoresPairs, RerankItem]]:
-        for item in rerank_items(data_set, retriever, depth=depth, limit=limit):
+        for item in rerank_items(data_set, retriever, depth=depth, limit=limit, nano=nano):
             yield model, item
 
     jobs: list[Job] = [(data_name(entry), partial(find, entry, first)) for entry in data_sets]
@@ -139,6 +143,22 @@ def rerank(
         folder = Path(msmarco)
         jobs.append((data_name(folder), partial(find, folder, "given")))
     return evaluate_each(jobs, Run(**options), label=model.label, kind="data sets")
+
+
+def _data_sets_of(tier: str) -> list[Any]:
+    """Return the data sets of a tier that a reranker searches and reranks.
+
+    Raises:
+        ValueError: an unknown tier, or one without such data sets; lists those with some.
+    """
+    data_sets = list(TIERS[check_choice("tier", tier, TIERS)].reranking)
+    if not data_sets:
+        names = [entry.name for entry in TIERS.values() if entry.reranking]
+        raise ValueError(
+            f"the tier {tier} has no data sets to search and rerank; choose one of: "
+            f"{', '.join(names)}"
+        )
+    return data_sets
 
 
 def data_name(data: Any) -> str:
@@ -151,7 +171,12 @@ def data_name(data: Any) -> str:
 
 
 def rerank_items(
-    data: Any, first: Retriever = "bm25", *, depth: int = 100, limit: int = 0
+    data: Any,
+    first: Retriever = "bm25",
+    *,
+    depth: int = 100,
+    limit: int = 0,
+    nano: bool = False,
 ) -> Iterator[RerankItem]:
     """Load and search the collections of a data set, or of the tasks in a group, one by one.
 
@@ -163,7 +188,7 @@ def rerank_items(
     is_folder = isinstance(data, str | Path) and Path(data).expanduser().is_dir()
     # All other data are MTEB tasks.
     if isinstance(data, TestCollection) or is_folder:
-        collections = find_collections(data)
+        collections = find_collections_or_parts(data, nano=nano)
         for collection in collections:
             yield with_candidates(collection, parts=_parts_of_group(collections))
         return
@@ -173,7 +198,7 @@ def rerank_items(
     if len(members) > 1:
         group = tasks[0].metadata.name
     for task in members:
-        collections = _load_collections(task, group)
+        collections = _load_collections(nano_task(task) if nano else task, group)
         parts = _parts_of_group(collections)
         # The members of a group of tasks count as parts of one data set.
         if group:
@@ -219,7 +244,7 @@ def _load_collections(task: AbsTask, group: str) -> list[TestCollection]:
     was_loaded = task.data_loaded
     try:
         with hub_access(needs([task])), quiet():
-            collections = find_collections(task)
+            collections = find_collections_or_parts(task)
     except (DataError, MirrorError):  # their messages say what to do
         raise
     except Exception as error:  # a loader may raise anything
@@ -306,6 +331,8 @@ class RerankItem:
         if self.limit:
             selection = f"limit{self.limit}"
         collection = self.collection
+        if collection.nano:
+            selection = "-".join(filter(None, (NANO, selection)))
         return TaskInfo(
             name=f"{self.name}.{self.first.label}-{self.first.recipe['depth']}",
             type="Reranking",
@@ -332,6 +359,7 @@ class RerankItem:
             parts=self.parts,
             limit=self.limit,
             relevance_threshold=threshold,
+            nano=nano_facts(collection) or None,
         )
 
     def same(self, record: Result, folder: Path) -> bool:
@@ -438,7 +466,7 @@ class RerankItem:
     def _best_order(self) -> RunArrays:
         """Return the candidates with their grades as scores."""
         run, qrels = self.first.run, self.collection.qrels
-        grades: list[int] = []
+        grades: list[float] = []
         for query in run:
             grades.extend(qrels[query].get(name, 0) for name in run.listed(query))
         return replace(run, scores=np.array(grades, dtype=np.float64))

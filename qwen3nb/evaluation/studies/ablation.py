@@ -29,6 +29,7 @@ from qwen3nb.utils.progress import tqdm
 
 PLAIN = "plain"
 FILE = "training.json"
+SEED_COMPONENTS = ("seed", "data_seed", "training_seed")  # settings that number a repetition
 _COMPONENTS = ("objective", "data", "mixture", "denoisers")
 
 
@@ -54,6 +55,19 @@ class TrainingVariant:
     name: str
     folder: Path
     components: Mapping[str, str]
+
+    @property
+    def without_seed(self) -> tuple[tuple[str, str], ...]:
+        """The components besides the seed, sorted: what seeds of one training share."""
+        components = [
+            (name, value) for name, value in self.components.items() if name not in SEED_COMPONENTS
+        ]
+        return tuple(sorted(components))
+
+    @property
+    def seeds(self) -> tuple[str, ...]:
+        """The values of the components that number a repetition; empty if none is stated."""
+        return tuple(self.components[name] for name in SEED_COMPONENTS if name in self.components)
 
     def difference(self, other: Self) -> str:
         """Return the only component in which the trainings differ; empty for none or several."""

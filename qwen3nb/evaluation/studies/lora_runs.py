@@ -61,6 +61,11 @@ class TrainedAdapter:
         return (self.settings.get(part) or {}).get(name, default)
 
     @property
+    def instruction(self) -> str:
+        """The instruction of queries in its training."""
+        return str(self.setting("data", "instruction_prefix") or INSTRUCTION)
+
+    @property
     def seed_folder(self) -> Path:
         """The folder of this seed, with the adapter in ``checkpoints/``."""
         return self.folder.resolve().parent.parent
@@ -247,7 +252,7 @@ class _AdapterEvaluation:
             model,
             adapter=adapter_folder,
             template="double-newline",  # as in training
-            instruction=self._instruction,
+            instruction=self.adapter.instruction,
             **_selected(self.options, DeviceOptions),
             **_selected(self.options, PairOptions),
         )
@@ -264,17 +269,13 @@ class _AdapterEvaluation:
             self.adapter.folder,
             base=self.base,
             show_progress=self.options.get("show_progress", True),
-            instruction=self._instruction,
+            instruction=self.adapter.instruction,
             **_selected(self.options, DeviceOptions),
         )
         # An adapter embeds the data sets of this tier that it also reranks.
         if not tasks and self.tier == "fast":
             tasks = list(TIERS["fast"].reranking)
         return evaluate(encoder, tasks=tasks or None, **self._run_options("embedding"))
-
-    @property
-    def _instruction(self) -> str:
-        return str(self.adapter.setting("data", "instruction_prefix") or INSTRUCTION)
 
     def _run_options(self, kind: str) -> dict[str, Any]:
         """Return the options of `rerank` and `evaluate`."""

@@ -27,6 +27,7 @@ def evaluate_prompts(
     *,
     run: Run,
     limit: int = 0,
+    tier: str = "",
 ) -> list[Result]:
     """Evaluate a model with each prompt of a set; stored records are reused.
 
@@ -37,6 +38,7 @@ def evaluate_prompts(
         defaults: records of the model with its own prompts; tasks without one are left out.
         run: how those were made.
         limit: as for `evaluate`.
+        tier: likewise; folders are cut by the tier `nano`.
 
     Raises:
         EvaluationError: a task failed that had not failed with the model's own prompts.
@@ -66,6 +68,7 @@ def evaluate_prompts(
             data,
             tasks=tasks,
             limit=limit,
+            tier=tier,
             output=run.folder / PROMPTS,
             seed=run.seed,
             batch_size=run.batch_size,

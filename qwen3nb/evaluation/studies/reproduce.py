@@ -36,6 +36,7 @@ class Published:
     value: float  # main score of the task, 0 to 1
     tolerance: float  # largest difference of an exact rerun
     source: str  # where it was published
+    has_other_prompt: bool = False  # whether it was published with other prompts than ours
 
     @property
     def is_on_folder(self) -> bool:
@@ -53,16 +54,21 @@ class Reproduction:
     reason: str = ""
 
     @property
+    def is_on_substitute(self) -> bool:
+        """Whether it was run on a mirror's substitute for MTEB's data."""
+        return self.result is not None and self.result.task.is_substitute
+
+    @property
     def is_judged(self) -> bool:
         """Whether the score can be compared with the published one."""
         return self.verdict in ("OK", "OKish", "FAIL")
 
     @property
     def verdict(self) -> str:
-        """``OK``, ``OKish``, ``FAIL``, ``not judged`` (on other data), or ``not run``."""
+        """``OK``, ``OKish``, ``FAIL``, ``not judged`` (other data or prompts), or ``not run``."""
         if self.value is None:
             return "not run"
-        if self.result is not None and self.result.task.is_substitute:
+        if self.is_on_substitute or self.published.has_other_prompt:
             return "not judged"
         difference = abs(self.value - self.published.value)
         if difference <= self.published.tolerance:

@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from qwen3nb.answers.all_results import write_all_results
 from qwen3nb.answers.evaluation import Evaluation
 from qwen3nb.answers.one_model import PlannedRun
+from qwen3nb.answers.preview import preview_keys, progress_line, whole_benchmarks
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.availability import load_checked
 from qwen3nb.evaluation.mteb.plan import Preflight, preflight
@@ -45,6 +47,7 @@ class CheckedRun(NamedTuple):
     tasks: list[Any]  # MTEB's objects; none for other data
     run: Run
     preflight: Preflight
+    forecast_benchmarks: tuple[str, ...] = ()  # those that a preview forecasts
 
 
 class EvaluationArguments(OptionArguments, total=False):
@@ -62,6 +65,7 @@ class EvaluationArguments(OptionArguments, total=False):
     relevance_threshold: int
     runs: bool
     output_dir: str
+    preview: bool
 
 
 def check_needs(
@@ -85,6 +89,13 @@ def check_needs(
         tasks = choose_tasks(**selection)
     if only:
         tasks = [task for task in tasks if task_key(task) in only]
+    benchmarks: tuple[str, ...] = ()
+    if arguments.get("preview"):
+        if arguments.get("data") or limit:
+            raise ValueError("a preview forecasts from whole tasks: leave out data and limit")
+        by_key = {task_key(task): task for task in tasks}
+        tasks = [by_key[key] for key in preview_keys(by_key)]
+        benchmarks = tuple(benchmark.name for benchmark in whole_benchmarks(set(by_key)))
     run = Run(
         output=arguments.get("output_dir") or None,
         seed=model.seed,
@@ -96,7 +107,7 @@ def check_needs(
         model, tasks, run, tier=selection["tier"], limit=limit, data=data_needed
     )
     needs = preflight(loaded_model, tasks, run, limit=limit, tokens_per_second=tokens_per_second)
-    return CheckedRun(loaded_model, tasks, run, needs)
+    return CheckedRun(loaded_model, tasks, run, needs, benchmarks)
 
 
 def _selection(arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -170,8 +181,9 @@ def check_and_evaluate(
         arguments: ``tier``, ``tasks``, ``benchmark``, ``types``, ``languages``, ``splits``,
             ``subsets`` (see `choose_tasks`); ``data``, comma-separated folders to evaluate on
             instead; ``limit`` and ``runs`` (see `evaluate`); ``output_dir``, the folder of the
-            records; and options of `Model`, which replace its own. ``prompts`` may also name a set
-            of them, which are evaluated after the model's own; see `evaluate_prompts`.
+            records; ``preview``, to run only the tasks that tell most of the benchmarks' means;
+            and options of `Model`, which replace its own. ``prompts`` may also name a set of them,
+            which are evaluated after the model's own; see `evaluate_prompts`.
 
     Raises:
         ValueError: no such tasks, or a baseline without a record.
@@ -186,7 +198,7 @@ def check_and_evaluate(
         check_choice("baseline", baseline, sorted({result.model.label for result in records}))
     prompts = arguments.get("prompts")
     has_prompt_set = names_prompt_set(prompts)
-    loaded_model, tasks, run, needs = check_needs(model, only=only, **arguments)
+    loaded_model, tasks, run, needs, benchmarks = check_needs(model, only=only, **arguments)
     if has_prompt_set and not takes_prompts(loaded_model):
         raise SpecError(f"{model.spec} takes no prompts; a set of them is for an encoder")
     needs.require()
@@ -212,13 +224,21 @@ def check_and_evaluate(
             **model.recorded(),
             **_prompts_and_base(model, prompts),
             "baseline": baseline,
+            **({"preview": True} if benchmarks else {}),
         },
         runs=run.runs,
         strict=False,
+        watch=partial(progress_line, benchmarks=benchmarks) if benchmarks else None,
     )
     if has_prompt_set:
         evaluate_prompts(
-            loaded_model, str(prompts), folders or tasks, evaluation.results, run=run, limit=limit
+            loaded_model,
+            str(prompts),
+            folders or tasks,
+            evaluation.results,
+            run=run,
+            limit=limit,
+            tier=selection["tier"],
         )
     if not only:
         write_all_results(run.output)
@@ -229,7 +249,8 @@ def check_and_evaluate(
         evaluation=replace(evaluation, skipped={**evaluation.skipped, **needs.left_out}),
         run=run,
         baseline=baseline,
-        tier=_whole_tier(selection, data),
+        tier="" if benchmarks else _whole_tier(selection, data),
+        forecast_benchmarks=benchmarks,
         caution=_caution(loaded_model.source, model),
     )
 

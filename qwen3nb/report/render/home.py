@@ -9,8 +9,10 @@ from typing import Any
 from qwen3nb.metrics.retrieval import METRICS
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import ResultError
+from qwen3nb.tiers import NANO
 from qwen3nb.utils.format import option_words
 
+_THRESHOLD = re.compile(r"\(rel=[\d.]+\)$")  # "(rel=2)" of "P(rel=2)"
 _DEPTH = re.compile(r"(?:@|_at_)\d+$")  # "@10" of "nDCG@10", "_at_10" of "ndcg_at_10"
 # "oracle " of "oracle nDCG@10", "cosine_" of "cosine_spearman"
 _PREFIX = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ _]")
@@ -58,7 +60,7 @@ def formula_link(metric: str) -> str:
     >>> formula_link("first nDCG@10"), formula_link("summary score")
     ('../methods.html#formula-ndcg', '')
     """
-    name = _DEPTH.sub("", metric.strip())
+    name = _THRESHOLD.sub("", _DEPTH.sub("", metric.strip()))
     name = _PREFIX.sub("", name)
     anchor = _formula_anchors().get(name.lower().replace("_", "-"))
     if anchor is None:
@@ -71,7 +73,7 @@ def _formula_anchors() -> dict[str, str]:
     """Return the anchor of the formula of each metric."""
     anchors = {name: name for name in OTHER_FORMULAS} | _OTHER_NAMES
     for metric, definition in METRICS.items():
-        anchors[metric.lower()] = definition.formula
+        anchors[metric.lower().replace("_", "-")] = definition.formula
     return anchors
 
 
@@ -93,9 +95,13 @@ def command_again(result: Result, *, whole: bool = False) -> str:
     It writes to another folder, so stored records are neither reused nor replaced. With ``whole``,
     it repeats the whole evaluation with all of its tasks.
     """
-    if result.search.first is not None and result.data.collection is not None:
-        words = ["qwen3nb", "rerank", "suite", result.data.collection]
-        options = _rerank_options(result, result.search.first, result.data.collection)
+    # Folders are cut by `eval` alone.
+    is_cut_folder = bool(result.data.nano and result.options.get("data"))
+    first_stage, collection = result.search.first, result.data.collection
+    if first_stage is not None and collection is not None and not is_cut_folder:
+        name = f"{collection}-{NANO}" if result.data.nano else collection
+        words = ["qwen3nb", "rerank", "suite", name]
+        options = _rerank_options(result, first_stage, collection)
     elif result.model.settings.get("normalize") is False:
         return ""  # the evaluation has no such option
     else:
@@ -159,12 +165,17 @@ def _selection(result: Result, *, whole: bool) -> dict[str, object]:
     """Return the options that select the data of a record, or of its whole evaluation."""
     options = result.options
     if options.get("data"):
+        # A tier that cuts the data; it says nothing else about them.
+        if result.data.nano:
+            return {"data": options["data"], "tier": NANO}
         return {"data": options["data"]}
+    if not whole and result.data.nano:
+        return {"tasks": f"{result.task.name}-{NANO}"}
     if not whole:
         return {"tasks": result.task.name}  # the task of this record alone
     names = ("tasks", "benchmark", "types", "tier")
     selection: dict[str, object] = {name: options[name] for name in names if options.get(name)}
-    if len(selection) > 1:
-        # Tasks, a benchmark or types replace the tier.
+    if len(selection) > 1 and options.get("tier") != NANO:
+        # Tasks, a benchmark or types replace the tier; the tier nano cuts them.
         selection.pop("tier", None)
     return selection

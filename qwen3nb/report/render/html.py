@@ -4,7 +4,8 @@ On a page of the book, the book's style sheet applies. Elsewhere, such as in Jup
 figures include a small style sheet (`styled`), which publication removes (`unstyled`).
 
 What shows scores also names their tasks in an attribute (`data_attribute`), from which a page
-learns whether any of its scores are on substitutes for MTEB's data (`data_shown`).
+learns whether any of its scores are on substitutes for MTEB's data, or on generated queries
+(`data_shown`).
 """
 
 import functools
@@ -44,6 +45,8 @@ def data_attribute(data: DataUsed) -> str:
     if not data.tasks:
         return ""
     names = {"tasks": sorted(data.tasks), "substitutes": sorted(data.substitutes)}
+    if data.generated:
+        names["generated"] = sorted(data.generated)
     return f' data-q-used="{html.escape(json.dumps(names), quote=True)}"'
 
 
@@ -52,7 +55,11 @@ def data_shown(page: str) -> DataUsed:
     data = DataUsed()
     for match in _DATA.finditer(page):
         names = json.loads(html.unescape(match[1]))
-        data |= DataUsed(frozenset(names["tasks"]), frozenset(names["substitutes"]))
+        data |= DataUsed(
+            tasks=frozenset(names["tasks"]),
+            substitutes=frozenset(names["substitutes"]),
+            generated=frozenset(names.get("generated", ())),
+        )
     return data
 
 

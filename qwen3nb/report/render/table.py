@@ -69,18 +69,6 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def first_names(names: Sequence[str], *, most: int = 3, separator: str = ", ") -> str:
-    """Name the first few, and count the others.
-
-    >>> first_names(["a", "b", "c", "d", "e"])
-    'a, b, c and 2 more'
-    """
-    text = separator.join(names[:most])
-    if len(names) > most:
-        text += f" and {len(names) - most} more"
-    return text
-
-
 def not_shown(count: int) -> str:
     """Return a sentence on how many models a figure or table leaves out, or an empty string.
 
@@ -105,6 +93,7 @@ class Cell:
     mark: str = ""  # a symbol explained in the table's legend
     id: str = ""  # anchor of the row on a page, for its first cell
     code: bool = False  # whether it is a command to copy, shown verbatim
+    is_published: bool = False  # whether it was not measured here: grey, and its words say so
 
 
 class CellFields(TypedDict, total=False):
@@ -603,14 +592,16 @@ def _html_row(row: Sequence[Cell]) -> str:
     row_id = ""
     if name_cell.id:
         row_id = f' id="{html.escape(name_cell.id, quote=True)}"'
-    cells = [f'<th scope="row"{_sort_attribute(name_cell)}>{_html_cell(name_cell)}</th>']
+    cells = [f'<th scope="row"{_attributes(name_cell)}>{_html_cell(name_cell)}</th>']
     for cell in value_cells:
-        cells.append(f"<td{_sort_attribute(cell)}>{_html_cell(cell)}</td>")
+        cells.append(f"<td{_attributes(cell)}>{_html_cell(cell)}</td>")
     return f"<tr{row_id}>{''.join(cells)}</tr>"
 
 
-def _sort_attribute(cell: Cell) -> str:
-    """Return the attribute by which the book's script sorts; empty for words."""
+def _attributes(cell: Cell) -> str:
+    """Return the number by which the book's script sorts, or what makes a cell grey, if any."""
+    if cell.is_published:
+        return ' class="q-published"'
     if cell.value is None:
         return ""
     return f' data-sort="{cell.value!r}"'
