@@ -237,7 +237,6 @@ def read_toml(text, home):
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(300)
 def test_readme_runs(after_readme):
     home = after_readme / "home"
     assert (home / "encoder" / "qwen3nb.json").is_file()
@@ -246,7 +245,6 @@ def test_readme_runs(after_readme):
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(300)
 def test_the_first_commands_make_a_book_with_the_lessons(tmp_path, monkeypatch):
     """As programs of their own, without any stand-in."""
     pytest.importorskip("jupyter_book", reason="extra book is not installed")
@@ -269,7 +267,6 @@ def test_the_first_commands_make_a_book_with_the_lessons(tmp_path, monkeypatch):
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
 def test_a_page_of_the_guide_runs(after_readme, page, home, monkeypatch):
     shutil.copytree(after_readme / "home", home, dirs_exist_ok=True)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 import pytest
 from helpers import REPOSITORY
 
-pytestmark = pytest.mark.timeout(360)  # trains, builds or checks whole programs
-
 pytest.importorskip("mypy", reason="mypy is not installed (extra dev)")
 
 RIGHT = """

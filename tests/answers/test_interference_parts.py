@@ -19,7 +19,6 @@ TEXTS = {f"d{place}": f"Sort the rows by date {place} and drop {place % 5}" for 
 QUERIES = {f"q{place}": f"rows {place} of date {place % 5}" for place in range(10)}
 QRELS = {query: {f"d{place}": 1} for place, query in enumerate(QUERIES)}
 SMALL = TestCollection("small", TEXTS, QUERIES, QRELS)
-pytestmark = pytest.mark.timeout(300)  # a machine may be busy
 OPTIONS = {"data": [SMALL], "show_progress": False}
 
 

@@ -25,7 +25,7 @@ from qwen3nb.cli.main import main
 from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.utils.secrets import known_secrets
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.integration
 
 PLANTED = {"HF_TOKEN": "hf_planted0123456789secret", "DB_PASS": "pl\"ant<e>d & 'w0rd' ~_x"}
 # Scripts that the theme itself puts into buttons.

@@ -25,8 +25,6 @@ from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.table import Cell, Table
 from qwen3nb.report.render.views import View, Views
 
-pytestmark = pytest.mark.timeout(360)  # trains, builds or checks whole programs
-
 SEARCH = 'class="btn search-button-field search-button__button" title="Search"'
 TOKEN = "ghp_" + "a1B2" * 9
 FILES = (

@@ -14,7 +14,7 @@ from helpers.beir import write_words
 
 from qwen3nb.records.store import load_results, verify
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.integration
 
 PAGE = REPOSITORY / "book" / "guide" / "slurm.md"
 SMALL = "--data words"  # neither MTEB, whose import takes seconds, nor many texts to encode

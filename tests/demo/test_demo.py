@@ -17,8 +17,6 @@ from qwen3nb.demo.train_ul2 import (
     training_texts,
 )
 
-pytestmark = pytest.mark.timeout(360)  # trains, builds or checks whole programs
-
 SENTINELS = list(range(1000, 1100))
 
 

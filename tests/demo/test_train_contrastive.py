@@ -15,8 +15,6 @@ from qwen3nb.demo.train_contrastive import (
 )
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 
-pytestmark = pytest.mark.timeout(360)  # trains, builds or checks whole programs
-
 SMALL = replace(CONTRASTIVE, steps=4, save_every=2, batch=8, length=16, development=6)
 
 

@@ -11,8 +11,6 @@ from qwen3nb.demo.train_lora import BASE, LORA, last_states, train_adapters, tra
 from qwen3nb.evaluation.studies.lora_runs import find_trained
 from qwen3nb.models.rerankers import load_reranker
 
-pytestmark = pytest.mark.timeout(360)  # trains, builds or checks whole programs
-
 
 @pytest.mark.integration
 def test_adapters_are_written_as_that_training_writes_them(tmp_path):

@@ -93,14 +93,13 @@ judge(queries, documents, ["random", "bm25"], grades="grades.jsonl", grader="ann
 
 def until(count, file):
     """Wait until the file has so many grades."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 240
     while len(file.read()) != count:
         assert time.monotonic() < end, len(file.read())
         time.sleep(0.05)
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(180)
 def test_the_keys_grade_in_jupyterlab(tmp_path):
     chromium()  # skips without a browser
     pytest.importorskip("jupyterlab")

@@ -35,7 +35,7 @@ async def kernel_that_ends(error):
     await kernels.start_kernel()
     client = kernels.client()
     client.start_channels()
-    await client.wait_for_ready(timeout=60)
+    await client.wait_for_ready(timeout=240)
     client.stop_channels()
     try:
         if error is not None:
@@ -92,7 +92,7 @@ def test_a_kernel_whose_port_was_taken_is_started_again(caplog):
         client = papermill_engine._Client(
             NotebookExecutionManager(node),
             kernel_name="python3",
-            startup_timeout=60,
+            startup_timeout=240,
             log=logging.getLogger("quiet"),
             secrets=known_secrets(),
             watch=KernelWatch(),
@@ -110,7 +110,7 @@ def test_a_kernel_that_does_nothing_is_ended():
     client = papermill_engine._Client(
         NotebookExecutionManager(node),
         kernel_name="python3",
-        startup_timeout=60,
+        startup_timeout=240,
         log=logging.getLogger("quiet"),
         secrets=known_secrets(),
         watch=KernelWatch(idle_seconds=0.5),

@@ -16,7 +16,7 @@ from helpers.study import with_small_pydocs, write_adapters
 from qwen3nb.models.kinds.newest import NothingMadeError
 from qwen3nb.study import create_study
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 NOTEBOOKS = sorted(file.stem for file in (REPOSITORY / "notebooks").glob("*.ipynb"))
 # What only measures for long is made short; models and trainings are the notebooks' own

@@ -105,7 +105,6 @@ def test_parameters_are_checked_where_they_lie(study, monkeypatch, tmp_path):
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(300)
 def test_a_page_made_in_notebooks_is_made_again_from_anywhere(study, monkeypatch, tmp_path):
     cell = "import os; print(sorted(os.listdir(outputs)), x)"
     nb = notebook_of(cell, parameters=f"{OUTPUTS}\nx: int = 1", qwen3nb={"reads": "results"})

@@ -17,7 +17,7 @@ from qwen3nb.records.store import load_failures, load_results, verify
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(360)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")

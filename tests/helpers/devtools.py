@@ -26,7 +26,7 @@ class Page:
     """An open page, whose scripts are run one after the other."""
 
     def __init__(self, address):
-        self._socket = websocket.create_connection(address, timeout=60)
+        self._socket = websocket.create_connection(address, timeout=240)
         self._calls = 0
         self._call("Emulation.setFocusEmulationEnabled", enabled=True)  # as if it were in front
 
@@ -84,7 +84,7 @@ def opened(folder, *, width=1350):
     )
     try:
         port = _port(folder / "DevToolsActivePort")
-        pages = requests.get(f"http://127.0.0.1:{port}/json", timeout=30).json()
+        pages = requests.get(f"http://127.0.0.1:{port}/json", timeout=240).json()
         (address,) = [page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page"]
         with closing(Page(address)) as page:
             yield page
@@ -95,7 +95,7 @@ def opened(folder, *, width=1350):
 
 def _port(file):
     """The port that the browser writes to a file once it listens."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 240
     while time.monotonic() < end:
         if file.is_file() and file.read_text().strip():
             return int(file.read_text().split()[0])

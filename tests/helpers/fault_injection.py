@@ -414,7 +414,7 @@ def fault_server(module):
             yield run
         finally:
             process.stdin.close()
-            process.wait(timeout=60)
+            process.wait(timeout=240)
 
 
 def serve(module, folder):

@@ -45,7 +45,7 @@ def jupyterlab(study):
     )
     try:
         address = f"http://127.0.0.1:{port}"
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while not _answers(f"{address}/api/status?token={SECRET}"):
             assert server.poll() is None, "JupyterLab has ended"
             assert time.monotonic() < end, "JupyterLab did not start"

@@ -14,8 +14,6 @@ from qwen3nb.evaluation.mteb.select import choose_tasks, quiet
 from qwen3nb.records.store import verify
 from qwen3nb.tiers import BENCHMARKS, OPEN_MULTILINGUAL
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def chosen():
     """The tasks, with the subsets that are in the mirror; classifiers learn three times, not 10."""

@@ -23,7 +23,6 @@ from qwen3nb.report.hub_results import hub_results_text
 from qwen3nb.report.render.home import command_again
 from qwen3nb.tiers import BENCHMARKS, TIERS, is_search
 
-pytestmark = pytest.mark.timeout(240)
 QUERIES = 70  # of which the rule draws 50
 
 

@@ -35,7 +35,6 @@ return out;
 
 
 @pytest.mark.integration
-@pytest.mark.timeout(180)
 def test_the_notebook_is_alive_in_jupyterlab(tmp_path):
     chromium()  # skips without a browser
     pytest.importorskip("jupyterlab")
