@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.answers.answer import Answer
+from qwen3nb.bench.harness import OtherWork
 from qwen3nb.report.render.figure import GREY, QUIET, Axes, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number
 from qwen3nb.utils.format import interval_text
@@ -99,20 +100,22 @@ class Speed(Answer):
         """A row per model, texts and method; ratios are to the first method of each set."""
         rows = []
         setups = []
+        busiest = max((bench.others for bench in self.benches), key=_cores, default=OtherWork())
+        warning = f" But {busiest.warning}." if busiest.warning else ""
         for bench in self.benches:
             rows += [_row(bench, timing) for timing in bench.timings]
             setups.append(
                 f"{bench.model}, {bench.texts}: {bench.count} texts, {bench.tokens:,} tokens, "
                 f"{bench.rounds} rounds, best batch size of sentence-transformers "
-                f"{bench.batch_size}, {bench.gflop:.3g} GFLOP, matrix peak "
-                f"{bench.peak_gflops:,.0f} GFLOP/s"
+                f"{bench.batch_size}, {bench.gflop:.3g} GFLOP, matrix peak in "
+                f"GFLOP/s: {bench.peaks_text}"
             )
         return Table.of(
             rows,
             note="Medians over rounds in which methods alternate, including tokenisation. Compare "
-            "ratios within one run, not seconds.",
+            f"ratios within one run, not seconds.{warning}",
             method=f"{'; '.join(setups)}. The peak is the rate of the model's matrix products "
-            "alone, in the same shapes and rounds.",
+            "alone, in the same shapes, rounds and precision.",
             name="speed",
             caption="Encoding throughput next to sentence-transformers on the same weights and "
             "texts.",
@@ -267,7 +270,13 @@ def _times(ratio: float) -> Cell:
     return Cell(f"{ratio:.2f} ×", value=ratio)
 
 
-def _share(value: float) -> Cell:
+def _cores(work: OtherWork) -> float:
+    return work.cores
+
+
+def _share(value: float | None) -> Cell:
+    if value is None:  # 8 bits on a processor on which this package does not run in them
+        return Cell("–")
     return Cell(f"{100 * value:.0f} %", value=value)
 
 

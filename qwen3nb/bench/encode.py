@@ -4,12 +4,13 @@ The methods take turns in one process (`qwen3nb.bench.harness`), each peer at it
 times include tokenising. A ratio is the median time of sentence-transformers over that of a method.
 The vectors are compared in the same run with those in float32. The limit is the matrix peak,
 measured once in every round: the rate at which the same matrix products run alone, in the same
-shapes and precision and with the same threads, so that other work on the machine slows both. The
-share of the peak counts the work that the result needs, so padding lowers it.
+shapes and precision and with the same threads, so that other work on the machine slows both. Each
+precision has a peak of its own. The share of the peak counts the work that the result needs, so
+padding lowers it. What other programs did meanwhile is measured, too, and a busy machine is named.
 
-The texts are short sentences (AuthorSTS and the summaries of PyDocs), mixed lengths (as many
-summaries as documents) and long documents (neighbours joined, about 200 to 256 tokens), or texts of
-files and of tasks. All texts are distinct, so that encoding duplicates only once does not count as
+The texts are what users encode: short queries (those of PyDocs), mixed lengths (as many queries as
+documents) and long passages (neighbours joined, about 200 to 256 tokens), or texts of files and of
+tasks. All texts are distinct, so that encoding duplicates only once does not count as
 speed. Ratios depend on the lengths, so each set says its own and no mean over sets is made.
 """
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
@@ -26,8 +27,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.bench.harness import Row, in_turn, table, timed
-from qwen3nb.bench.matrix_peak import encoder_limit
+from qwen3nb.bench.harness import OtherWork, Row, in_turn, other_work, table, timed
+from qwen3nb.bench.matrix_peak import MatrixPeak, encoder_limit
 from qwen3nb.bench.peers import PEERS, load_graph
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
 from qwen3nb.datasets.rows import DataError, numbered_json_rows, numbered_lines
@@ -35,6 +36,7 @@ from qwen3nb.evaluation.contamination import task_texts
 from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
 from qwen3nb.models.encoders.transformer import TransformerEncoder
+from qwen3nb.models.inference.int8_linear import runs_in_int8
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.runtime import pick_device
 from qwen3nb.models.types import Vectors
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
 _BATCH_SIZES = (8, 16, 32, 64)
-_LONG = 1000  # characters of a long document: about 200 to 256 tokens
+_LONG = 1000  # characters of a long passage: about 200 to 256 tokens
 LEVEL = 1.1  # ratios of times below this are no difference
 OURS = "load_encoder(...).encode"
 PEER = "sentence-transformers"
@@ -71,7 +73,8 @@ class EncodeTiming(Closeness):
     cpu: float  # seconds of all threads, median
     ratio: float  # seconds of sentence-transformers to them
     cpu_ratio: float
-    peak_share: float
+    dtype: str  # in which it multiplies matrices
+    peak_share: float | None  # of the peak of that dtype; None where it cannot be measured
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,12 @@ class EncodeBench:
     batch_size: int  # the best batch size of sentence-transformers
     timings: tuple[EncodeTiming, ...]
     gflop: float  # 10⁹ operations of matrix products that the vectors need
-    # 10⁹ operations per second of the linear layers alone, at their best in the same rounds, in
-    # the shapes and the precision of the last method; float32 if that has 8 bits
-    peak_gflops: float
+    # 10⁹ operations per second of the linear layers alone by dtype, at their best in the same
+    # rounds and shapes
+    peak_gflops: dict[str, float]
     identity: str = ""  # of the model
     digest: str = ""  # of the texts
+    others: OtherWork = field(default_factory=OtherWork)  # while it was measured
 
     @property
     def verdict(self) -> str:
@@ -107,6 +111,11 @@ class EncodeBench:
             return f"fastest: {fastest}"
         return f"fastest: {fastest}; equal vectors: {fastest_equal}"
 
+    @property
+    def peaks_text(self) -> str:
+        """The peak of each dtype, such as "float32 95, int8 310"."""
+        return ", ".join(f"{dtype} {gflops:,.0f}" for dtype, gflops in self.peak_gflops.items())
+
     def table(self) -> str:
         """The timings as plain text."""
         lengths = ", ".join(f"{name} {tokens:.0f}" for name, tokens in self.lengths.items())
@@ -118,13 +127,13 @@ class EncodeBench:
         return table(
             f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens ({lengths}), "
             f"medians of {self.rounds} rounds; {self.gflop:.3g} GFLOP, matrix peak "
-            f"{self.peak_gflops:.0f} GFLOP/s",
+            f"in GFLOP/s: {self.peaks_text}",
             rows=rows,
             shown="method: {name} | s: {seconds:.2f} | texts/s: {speed:.0f} | "
             "faster: {ratio:.2f}x | CPU s: {cpu:.2f} | less CPU: {cpu_ratio:.2f}x | "
             "cosine: {cosine_mean:.5f} | least: {cosine:.5f} | equal: {same} | "
             "of peak: {peak_share:.0%}",
-            notes=[self.verdict],
+            notes=[note for note in (self.verdict, self.others.warning) if note],
         )
 
 
@@ -142,26 +151,19 @@ def _fastest(timings: Sequence[EncodeTiming]) -> str:
 def bench_texts(count: int) -> dict[str, list[str]]:
     """Return distinct texts: ``count`` short, as many of mixed lengths, a quarter as many long.
 
-    A long document has as many tokens as eighteen short sentences or three texts of mixed lengths.
+    A long passage has as many tokens as eighteen short queries or three texts of mixed lengths.
     """
     from qwen3nb.datasets.pydocs.build import load_pydocs
-    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 
     entries = load_pydocs().entries
-    summaries = list(dict.fromkeys(entry.summary for entry in entries))
-    documents = list(dict.fromkeys(entry.text for entry in entries))
-    sentences: list[str] = []
-    for first_sentence, second_sentence, _ in author_sts():
-        sentences += [first_sentence, second_sentence]
-    half = count // 2
     # A set of texts has each only once; `dict.fromkeys` keeps their order.
-    short_texts = list(dict.fromkeys([*sentences[:half], *_spread(summaries, count)]))
-    mixed_texts = [*_spread(summaries, half), *_spread(documents, count - half)]
-    long_texts = _spread(list(_joined_to_long(documents)), math.ceil(count / 4))
+    queries = list(dict.fromkeys(entry.summary for entry in entries))
+    documents = list(dict.fromkeys(entry.text for entry in entries))
+    half = count // 2
     sets = {
-        "short sentences": short_texts[:count],
-        "mixed lengths": mixed_texts,
-        "long documents": long_texts,
+        "short queries": _spread(queries, count),
+        "mixed lengths": [*_spread(queries, half), *_spread(documents, count - half)],
+        "long passages": _spread(list(_joined_to_long(documents)), math.ceil(count / 4)),
     }
     return {name: texts for name, texts in sets.items() if texts}
 
@@ -314,6 +316,30 @@ class _Methods:
         *_, last = self.ours.values()
         return last.identity
 
+    def dtype_of(self, way: str) -> str:
+        """Return the dtype in which a method of `calls` multiplies matrices."""
+        for dtype in self.ours:
+            if way == self.our_name(dtype):
+                return dtype
+        if way == PEER:
+            return self.float_dtype
+        return "int8" if way.endswith("-int8") else "float32"  # graphs of other runtimes
+
+    def limits(self, rows: Sequence[Sequence[int]]) -> tuple[float, dict[str, MatrixPeak]]:
+        """Return the work of encoding rows of tokens, and what measures the peak of each dtype.
+
+        8 bits have none on a processor on which this package does not run in them.
+        """
+        ways = [*self.peers, *map(self.our_name, self.ours)]
+        dtypes = list(dict.fromkeys(map(self.dtype_of, ways)))
+        peaks = {}
+        for dtype in dtypes:
+            if dtype != "int8" or runs_in_int8():
+                # The shapes are those of the encoder in that dtype, if there is one.
+                runner = self.ours.get(dtype, self.exact).runner
+                gflop, peaks[dtype] = encoder_limit(runner, rows, dtype=dtype)
+        return gflop, peaks
+
     def calls(
         self, texts: list[str], batch_sizes: Mapping[str, int]
     ) -> dict[str, Callable[[], Vectors]]:
@@ -331,18 +357,25 @@ def _compare_methods(
 ) -> EncodeBench:
     """Compare times and vectors of peers and of ours on a set of texts."""
     rows = methods.exact._tokenise(texts)
-    # The peak that a method can reach is that of the dtype of sentence-transformers.
-    limited = methods.ours.get(methods.float_dtype, methods.exact)
-    gflop, peak = encoder_limit(limited.runner, rows, dtype=methods.float_dtype)
+    gflop, peaks = methods.limits(rows)
     batch_sizes = {way: best_batch_size(peer, texts) for way, peer in methods.peers.items()}
     calls = methods.calls(texts, batch_sizes)
-    medians, vectors = in_turn(calls, rounds=rounds, after=peak.sample)
+
+    # After each round, so that the peaks are measured under the same load as the methods.
+    def sample_peaks() -> None:
+        for peak in peaks.values():
+            peak.sample()
+
+    with other_work() as others:
+        medians, vectors = in_turn(calls, rounds=rounds, after=sample_peaks)
     reference = unit(vectors[methods.our_name("float32")])
     timings = []
     for way, timing in medians.items():
         label = way
         if way in batch_sizes:
             label = f"{way}, batch {batch_sizes[way]}"
+        dtype = methods.dtype_of(way)
+        peak = peaks.get(dtype)
         timings.append(
             EncodeTiming(
                 name=label,
@@ -351,8 +384,9 @@ def _compare_methods(
                 cpu=timing.cpu,
                 ratio=medians[PEER].seconds / timing.seconds,
                 cpu_ratio=medians[PEER].cpu / timing.cpu,
+                dtype=dtype,
                 **_closeness(unit(vectors[way]), reference),
-                peak_share=peak.share(gflop, timing.seconds),
+                peak_share=peak.share(gflop, timing.seconds) if peak else None,
             )
         )
     counts = [len(row) for row in rows]
@@ -366,9 +400,10 @@ def _compare_methods(
         batch_size=batch_sizes[PEER],
         timings=tuple(timings),
         gflop=gflop,
-        peak_gflops=peak.gflops,
+        peak_gflops={dtype: peak.gflops for dtype, peak in peaks.items()},
         identity=methods.identity,
         digest=sha256_json(texts),
+        others=others,
     )
 
 

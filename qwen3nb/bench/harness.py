@@ -7,13 +7,18 @@ load hardly affects.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 from typing import TypeAlias, TypeVar
 
+import psutil
+
 from qwen3nb.utils.format import aligned
 from qwen3nb.utils.hardware import processor
+
+_QUIET = 0.05  # the share of all cores that other programs may use
 
 T = TypeVar("T")
 Row: TypeAlias = Mapping[str, object]  # of a table: values by name
@@ -76,6 +81,42 @@ def _median(timings: Sequence[Timing]) -> Timing:
     seconds = [timing.seconds for timing in timings]
     cpu_seconds = [timing.cpu for timing in timings]
     return Timing(median(seconds), median(cpu_seconds))
+
+
+@dataclass
+class OtherWork:
+    """What other programs did meanwhile, in cores: 1.5 are one and a half busy cores."""
+
+    cores: float = 0.0
+
+    @property
+    def warning(self) -> str:
+        """Say that the machine was not quiet; empty if it was."""
+        if self.cores < _QUIET * (os.cpu_count() or 1):
+            return ""
+        return (
+            f"the machine was not quiet: other programs used {self.cores:.1f} of "
+            f"{os.cpu_count()} cores; measure again when they have ended"
+        )
+
+
+@contextmanager
+def other_work() -> Iterator[OtherWork]:
+    """Measure what other programs do during the block: all work less that of this process."""
+    work = OtherWork()
+    started = time.perf_counter()
+    ours, all_work = time.process_time(), _busy_seconds()
+    yield work
+    of_others = _busy_seconds() - all_work - (time.process_time() - ours)
+    work.cores = max(0.0, of_others) / (time.perf_counter() - started)
+
+
+def _busy_seconds() -> float:
+    """Return the seconds of all cores that programs, or other machines on them, have used."""
+    times = psutil.cpu_times()._asdict()
+    idle = times["idle"] + times.get("iowait", 0.0)
+    guests = times.get("guest", 0.0) + times.get("guest_nice", 0.0)  # contained in "user"
+    return float(sum(times.values()) - idle - guests)
 
 
 def machine() -> str:

@@ -167,7 +167,7 @@ def test_the_table_and_the_figure_of_speed_have_a_row_per_method_and_set():
     table = measured.table()
     assert [row[3].value for row in table.rows] == [1, 2, 1, 3]
     assert [row[5].text for row in table.rows[:2]] == ["40 %", "80 %"]
-    assert "80 GFLOP, matrix peak 200 GFLOP/s" in table.method
+    assert "80 GFLOP, matrix peak in GFLOP/s: float32 200" in table.method
     bars = [[bar.get_width() for bar in axis.patches] for axis in measured.figure().axes]
     assert bars == [[2, 1], [3, 1]]  # from below
     assert Speed(()).figure() is None

@@ -1,6 +1,7 @@
 """Benchmarks of encoding, of precisions and of reranking, on models that are tiny."""
 
 import json
+import os
 from dataclasses import asdict, replace
 
 import pytest
@@ -14,10 +15,12 @@ from qwen3nb.bench.encode import (
     texts_of_file,
     texts_of_tasks,
 )
+from qwen3nb.bench.harness import OtherWork
 from qwen3nb.bench.precision import bench_precision
 from qwen3nb.bench.random_models import SHAPE, qwen3_shape, write_random_encoder
 from qwen3nb.bench.rerank import bench_rerank
 from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.models.inference.int8_linear import runs_in_int8
 
 SMALL = {**SHAPE, **qwen3_shape(32, 48, 2, 4, 2, 8, vocab_size=600)}
 
@@ -30,16 +33,19 @@ def test_both_give_the_same_vectors(tmp_path):
     assert peer["ratio"] == peer["cpu_ratio"] == 1
     assert ours["equal"]
     for way in (peer, ours):
-        share = result.gflop / result.peak_gflops / way["seconds"]
+        share = result.gflop / result.peak_gflops["float32"] / way["seconds"]
         assert way["peak_share"] == pytest.approx(share)
     assert result.lengths["mean"] == result.tokens / 4
-    title, _, *rows, verdict = result.table().splitlines()
+    title, _, *rows, verdict = replace(result, others=OtherWork()).table().splitlines()
     assert f"4 texts, {result.tokens} tokens (mean" in title
     assert [row.split()[0] for row in rows] == [
         "sentence-transformers,",
         "load_encoder(...).encode",
     ]
     assert verdict.startswith("fastest: ")
+    busy = replace(result, others=OtherWork(0.5 * os.cpu_count()))
+    assert "the machine was not quiet: other programs used" in busy.table()
+    assert "not quiet" not in replace(result, others=OtherWork(0.0)).table()
 
 
 @pytest.mark.integration
@@ -55,6 +61,13 @@ def test_a_graph_has_the_vectors_of_its_model(tmp_path, name, least):
         "load_encoder(...).encode, bfloat16",
     ]
     rounded, graph, exact, ours = result.timings
+    dtypes = ["bfloat16", "int8" if name == "onnx-int8" else "float32", "float32", "bfloat16"]
+    assert [each["dtype"] for each in result.timings] == dtypes
+    for timing in result.timings:  # each by the peak of its own precision
+        peak = result.peak_gflops.get(timing["dtype"])
+        share = peak and result.gflop / peak / timing["seconds"]
+        assert timing["peak_share"] == (share and pytest.approx(share))
+    assert ("int8" in result.peak_gflops) == (name == "onnx-int8" and runs_in_int8())
     assert least < graph["cosine"] <= graph["cosine_mean"] < 1.0000001
     assert graph["equal"] == (name == "onnx")
     assert exact["cosine"] == pytest.approx(1) != ours["cosine"]
@@ -81,7 +94,7 @@ def kept(file, *, seconds, **changes):
         peer | {"seconds": 4.0, "ratio": 1.0, "equal": True},
         {"name": "ours", "way": "ours", "seconds": seconds, "ratio": 4.0 / seconds, "equal": True},
     )
-    bench = EncodeBench("m", "short", 8, 80, {}, 3, 8, timings, 1.5, 20.0, "model", "texts")
+    bench = EncodeBench("m", "short", 8, 80, {}, 3, 8, timings, 1.5, {}, "model", "texts")
     made = {"machine": file.stem, "results": [asdict(replace(bench, **changes))]}
     file.write_text(json.dumps(made))
     return file

@@ -1,9 +1,14 @@
 """Methods take turns; tables of times."""
 
+import os
+import subprocess
+import sys
+import time
+
 import pytest
 
 from benchmarks.options import in_child
-from qwen3nb.bench.harness import in_turn
+from qwen3nb.bench.harness import OtherWork, in_turn, other_work
 
 
 def test_methods_take_turns_after_an_untimed_call():
@@ -32,3 +37,15 @@ def test_a_child_measures_the_call_alone():
     assert done.peak > 96 * 2**20 > 80 * 2**20 > done.above
     with pytest.raises(ValueError, match="failed:(.|\\n)*TypeError"):
         in_child(hold, 64)
+
+
+def test_other_programs_are_counted_in_cores():
+    command = [sys.executable, "-S", "-c", "sum(range(10**12))"]
+    with subprocess.Popen(command) as busy:
+        time.sleep(0.2)
+        with other_work() as beside:
+            time.sleep(1)
+        busy.kill()
+    assert beside.cores > 0.05
+    assert "not quiet" in OtherWork(os.cpu_count()).warning
+    assert OtherWork(0.01).warning == ""

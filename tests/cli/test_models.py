@@ -254,12 +254,12 @@ def test_a_benchmark_that_is_kept(answer, cli, monkeypatch, tmp_path):
     ran = []
     peer = {"name": "peer", "way": "peer", "ratio": 1.0, "cpu_ratio": 1.0, "seconds": 2.0}
     peer |= {"cpu": 2.0, "cosine": 1.0, "cosine_mean": 1.0, "equal": True, "peak_share": 0.5}
-    made = bench_encode.EncodeBench("m", "short", 2, 9, {}, 3, 32, (peer,), 1.5, 20.0)
+    made = bench_encode.EncodeBench("m", "short", 2, 9, {}, 3, 32, (peer,), 1.5, {"float32": 20.0})
     monkeypatch.setattr(bench_encode, "bench_encode", lambda *of, **_: ran.append(of) or [made])
     document = answer("bench", "encode", "--model", "one,two", "--texts", "2")
     assert ran == [("one",), ("two",)]
     assert "threads" in document["machine"]
-    assert [each["peak_gflops"] for each in document["results"]] == [20.0, 20.0]
+    assert [each["peak_gflops"] for each in document["results"]] == [{"float32": 20.0}] * 2
     (kept := tmp_path / "kept.json").write_text(json.dumps(document))
     compared = answer("bench", "compare", kept, kept)
     assert [(row["method"], row["speed"]) for row in compared["rows"]] == [("peer", 1.0)]
