@@ -21,6 +21,7 @@ import numpy as np
 from qwen3nb.analysis.forecasting.moments import Array, Mask, Moments
 from qwen3nb.metrics.intervals import Interval
 
+_LOWEST, _HIGHEST = -1.0, 1.0  # of a score; correlations can be negative
 USUAL = 1.96  # standard deviations of half an interval of level 0.95
 _SURPRISING = 2.5  # standard deviations beyond which a score counts less
 _ROUNDS = 5  # of raising variances
@@ -89,9 +90,9 @@ class MeanForecast:
 
 
 def _interval(mean: float, deviation: float) -> Interval:
-    """Return the interval of level 0.95 of a normal distribution."""
+    """Return the interval of level 0.95 of a normal distribution, within what a score can be."""
     half_width = USUAL * deviation
-    return mean - half_width, mean + half_width
+    return max(_LOWEST, mean - half_width), min(_HIGHEST, mean + half_width)
 
 
 def forecast_mean(

@@ -39,6 +39,7 @@ def moments_of(covariance, means):
 
 
 TWO = moments_of([[0.04, 0.03], [0.03, 0.09]], [0.5, 0.6])
+NARROW = moments_of([[0.0004, 0.0003], [0.0003, 0.0009]], [0.5, 0.6])
 
 
 def test_the_moments_of_one_task_given_another_by_hand():
@@ -64,8 +65,8 @@ def test_the_mean_of_two_tasks_of_which_one_is_measured():
 
 def test_a_model_unlike_the_others_has_a_wider_interval():
     near, far = (
-        forecast_mean(TWO, {"a": score}, mean_tasks=("a", "b"), calibration=UNCHANGED)
-        for score in (0.5, 1.0)
+        forecast_mean(NARROW, {"a": score}, mean_tasks=("a", "b"), calibration=UNCHANGED)
+        for score in (0.5, 0.55)
     )
     assert (near.distance, far.distance) == (pytest.approx(0), pytest.approx(2.5))
     ratio = spread_of_unlike(2.5, 1) / spread_of_unlike(0, 1)
@@ -73,6 +74,12 @@ def test_a_model_unlike_the_others_has_a_wider_interval():
     low, high = far.missing["b"].interval
     near_low, near_high = near.missing["b"].interval
     assert (high - low) / (near_high - near_low) == pytest.approx(ratio)
+
+
+def test_an_interval_stays_within_what_a_score_can_be():
+    found = forecast_mean(TWO, {"a": 1.0}, mean_tasks=("a", "b"), calibration=UNCHANGED)
+    low, high = found.missing["b"].interval
+    assert found.missing["b"].score + (found.missing["b"].score - low) > high == 1
 
 
 def test_intervals_hold_for_a_family_that_is_still_to_come():
