@@ -454,11 +454,9 @@ def exclusive_lock(
         on_wait: called once if the lock is held by another process.
         give_up: called while waiting; if it returns True, the block runs without the lock.
     """
-    lock_file = path.with_name(f".{path.name}.{purpose}.lock")
-    # No marker file (soft) where locks are unsupported: a killed process would leave it forever.
-    file_lock = FileLock(lock_file, thread_local=False, fallback_to_soft=False)
+    file_lock = _file_lock(path, purpose)
     with suppress(OSError):  # given up, a read-only folder, a full disk, no locks
-        lock_file.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             file_lock.acquire(blocking=False)
         except Timeout:
@@ -468,6 +466,42 @@ def exclusive_lock(
     try:
         yield
     finally:
-        if file_lock.is_locked:
-            lock_file.unlink(missing_ok=True)  # whoever opens it now notices that it is gone
-            file_lock.release()
+        _release(file_lock)
+
+
+@contextmanager
+def claim(path: Path, *, purpose: str) -> Iterator[bool]:
+    """Claim work on ``path`` for a block; yield whether it is ours, or another process has it.
+
+    A claim ends with its process, however that dies. Where a file cannot be locked, every process
+    has the claim, and the same work may be done twice.
+
+    Args:
+        path: a file or folder, which need not exist; the lock is a file next to it.
+        purpose: part of the lock's name.
+    """
+    file_lock = _file_lock(path, purpose)
+    is_ours = True
+    with suppress(OSError):  # a read-only folder, a full disk, no locks
+        try:
+            file_lock.acquire(blocking=False)
+        except Timeout:
+            is_ours = False
+    try:
+        yield is_ours
+    finally:
+        _release(file_lock)
+
+
+def _file_lock(path: Path, purpose: str) -> FileLock:
+    lock_file = path.with_name(f".{path.name}.{purpose}.lock")
+    # No marker file (soft) where locks are unsupported: a killed process would leave it forever.
+    return FileLock(lock_file, thread_local=False, fallback_to_soft=False)
+
+
+def _release(file_lock: FileLock) -> None:
+    """Remove the file of a lock that this process holds, and release it."""
+    if file_lock.is_locked:
+        # Whoever opens it now notices that it is gone.
+        Path(file_lock.lock_file).unlink(missing_ok=True)
+        file_lock.release()

@@ -1,9 +1,12 @@
 """Encode a file of texts into a folder of parts, which can be interrupted and resumed.
 
 The folder is described in `qwen3nb.vectors.block_file`. Processes on several machines with a shared
-file system may write it at once: a part is written under a temporary name and renamed when
-complete; the first writer wins. Object storage is not supported, because it cannot rename. A later
-call keeps the plan, refuses another model, role or input, and encodes only missing parts.
+file system may write it at once, such as the tasks of a Slurm array. Each claims a part that no
+other has, and all end when every part is there. The claim of a process that dies ends with it, and
+another encodes that part. Where the file system has no locks, the first writer of a part wins: it
+is written under a temporary name and renamed when complete. Object storage is not supported,
+because it cannot rename. A later call keeps the plan, refuses another model, role or input, and
+encodes only missing parts.
 
 Vectors are bit-identical to those of `encode_to_file`, for any number of parts. The last bits of a
 vector may depend on its neighbours in a batch (for Qwen3 and padded models, not for BERT on this
@@ -17,13 +20,14 @@ import hashlib
 import itertools
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, get_args
 
-from qwen3nb.utils.atomic_files import sha256_file, sweep_leftovers
+from qwen3nb.utils.atomic_files import claim, sha256_file, sweep_leftovers
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.compressed import compression
 from qwen3nb.vectors import encode_file
@@ -43,6 +47,7 @@ from qwen3nb.vectors.text_files import check_texts, lines_of, texts_from
 
 log = logging.getLogger(__name__)
 TEXTS_PER_SHARD = 65_536  # by default
+_CLAIM_SECONDS = 0.2  # between two tries to claim a part that another process has
 
 
 class Cuts(NamedTuple):
@@ -54,7 +59,10 @@ class Cuts(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedShards:
-    """The folder, its manifest, and the number of parts kept from an earlier run."""
+    """The folder, its manifest, and the number of parts that this call did not encode.
+
+    They are from an earlier run, or from another process.
+    """
 
     folder: Path
     vectors: ShardedVectors
@@ -64,7 +72,7 @@ class EncodedShards:
         """Return the shape of the vectors, and the number of parts, in one line."""
         return (
             f"{self.folder}: {self.vectors.texts:,} x {self.vectors.dimension} float32, in "
-            f"{len(self.vectors.shards)} parts, {self.kept} of them from an earlier run"
+            f"{len(self.vectors.shards)} parts, {self.kept} of them from other runs"
         )
 
 
@@ -77,6 +85,8 @@ def encode_shards(
     role: str | None = None,
 ) -> EncodedShards:
     """Write the vectors of a file of texts to a folder, one part after another.
+
+    Parts that another process encodes are left to it; the call ends when all are there.
 
     Args:
         encoder: any encoder; its cache is hardly needed, as finished parts are kept.
@@ -97,7 +107,7 @@ def encode_shards(
     digests: dict[str, str] = {}
     number_kept = 0
     with text_bar(encoder.label, vectors.texts, show=encoder.show_progress) as bar:
-        for shard in vectors.shards:
+        for shard in _claimed_shards(folder, vectors.shards):
             digest, was_kept = encode_shard(
                 encoder,
                 shard,
@@ -109,6 +119,21 @@ def encode_shards(
             digests[shard.file] = digest
             number_kept += was_kept
     return EncodedShards(folder, finish_shards(folder, vectors, digests), number_kept)
+
+
+def _claimed_shards(folder: Path, shards: Sequence[Shard]) -> Iterator[Shard]:
+    """Yield each part, claimed until the next is asked for; those of other processes come last."""
+    while shards:
+        claimed_elsewhere = []
+        for shard in shards:
+            with claim(folder / shard.file, purpose="encodes") as is_ours:
+                if is_ours:
+                    yield shard
+                else:
+                    claimed_elsewhere.append(shard)
+        if len(claimed_elsewhere) == len(shards):
+            time.sleep(_CLAIM_SECONDS)  # all that is left is being encoded
+        shards = claimed_elsewhere
 
 
 def model_of(encoder: TextEncoder, role: str | None) -> ShardModel:

@@ -54,7 +54,7 @@ def test_a_folder_of_parts_is_written_resumed_and_verified(encode, cli, tmp_path
     (folder / "part-000001.npy").unlink()
     (folder / "manifest.json").unlink()
     again = encode("--shards", 3).output
-    assert "in 3 parts, 2 of them from an earlier run" in again
+    assert "in 3 parts, 2 of them from other runs" in again
     refused = encode("--shards", 2)
     assert refused.exit_code == 1
     assert "planned in 3 parts; got --shards 2" in refused.output

@@ -4,8 +4,12 @@ import gzip
 import io
 import json
 import re
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
@@ -285,20 +289,74 @@ def test_texts_that_change_after_the_plan_are_refused(tmp_path, source, monkeypa
     assert not list((tmp_path / "v").glob("*part*"))
 
 
-def test_many_writers_make_each_part_once(tmp_path, source):
-    """All find no part, encode it under names of their own, and the first to finish stays."""
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_many_writers_make_each_part_once(tmp_path, source, has_locks, monkeypatch):
+    """Each claims its parts. Without locks, the first to finish a part stays."""
+    if not has_locks:
+        monkeypatch.setattr(encode_shards_module, "claim", lambda *_, **__: nullcontext(True))
     start = threading.Barrier(4)
 
     def write(_):
         encoder = random_encoder()
         start.wait()
         encode_shards(encoder, source, tmp_path / "v", shards=6)
+        return encoder.stats.texts
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(write, range(4)))
+        texts_of_writers = list(pool.map(write, range(4)))
+    if has_locks:
+        assert sum(texts_of_writers) == len(LINES)
     assert damaged_shards(tmp_path / "v") == []
     np.testing.assert_array_equal(vectors_of(tmp_path / "v"), random_encoder().encode(LINES))
     assert len(list((tmp_path / "v").iterdir())) == 6 + 2
+
+
+WRITE = """
+import sys, time
+from pathlib import Path
+from qwen3nb.models.load import load_encoder
+from qwen3nb.vectors import encode_file, encode_shards
+
+encode_file.AT_ONCE = 2
+encoder = load_encoder("random:8", cache=False, show_progress=False)
+encode = encoder.encode
+
+def slowly(texts, **options):
+    print(len(texts), flush=True)
+    time.sleep(60 if sys.argv[3] == "hang" else 0.02)
+    return encode(texts, **options)
+
+encoder.encode = slowly
+encode_shards.encode_shards(encoder, Path(sys.argv[1]), Path(sys.argv[2]), shards=6)
+"""
+
+
+@pytest.mark.integration
+def test_processes_share_the_parts_and_one_that_is_killed_is_replaced(tmp_path, source):
+    """As the tasks of a job array: one of four hangs in a part, and is killed."""
+    folder = tmp_path / "v"
+
+    def start(how):
+        command = [sys.executable, "-c", WRITE, str(source), str(folder), how]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    hanging = start("hang")
+    assert hanging.stdout.readline()  # it has a part
+    writers = [start("write") for _ in range(3)]
+    while len(list(folder.glob("part-*.npy"))) < 5:
+        time.sleep(0.05)
+    assert [writer.poll() for writer in writers] == [None] * 3  # they wait for the last part
+    hanging.kill()
+    hanging.communicate()
+    texts_of_writers = []
+    for writer in writers:
+        output, _ = writer.communicate(timeout=240)
+        assert writer.returncode == 0
+        texts_of_writers.append(sum(map(int, output.split())))
+    assert sum(texts_of_writers) == len(LINES)  # none twice
+    assert damaged_shards(folder) == []
+    np.testing.assert_array_equal(vectors_of(folder), random_encoder().encode(LINES))
+    assert len(list(folder.iterdir())) == 6 + 2
 
 
 @pytest.mark.parametrize(
