@@ -16,6 +16,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -47,7 +48,7 @@ from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import ResultError, run_path
 from qwen3nb.records.stopped_early import may_be_reused
 from qwen3nb.records.verification import run_problems, unchanged_record
-from qwen3nb.utils.atomic_files import exclusive_lock, write_bytes, write_text
+from qwen3nb.utils.atomic_files import claim, exclusive_lock, write_bytes, write_text
 from qwen3nb.utils.hardware import peak_memory
 from qwen3nb.utils.hints import missing_attribute
 from qwen3nb.utils.imports import DataFrame
@@ -171,7 +172,8 @@ class Item(Protocol):
         """Return the record of a model, without saving it."""
 
 
-Job = tuple[str, Callable[[], Iterable[tuple[Any, Item]]]]
+Find = Callable[[], Iterable[tuple[Any, Item]]]
+Job = tuple[str, Find]
 
 
 @dataclass(frozen=True)
@@ -262,48 +264,100 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     Jobs are names, each with a function that finds models and their items; ``label`` is that of the
     model, or of the data, and ``kind`` a plural noun for the items. A `Model` is loaded before
     its first evaluation. The traceback of a failure is stored next to the item's record until it
-    succeeds.
+    succeeds. Processes that evaluate the same share the items: what another process is at is left
+    to it until the end, and taken over if it dies.
 
     Raises:
         EvaluationError: an item failed, and ``run.strict``.
     """
-    results: list[Result] = []
-    reused: list[str] = []
-    skipped: dict[str, str] = {}
-    failures: dict[str, str] = {}
+    all_jobs = list(jobs)
+    outcomes = _Outcomes(run, [name for name, _ in all_jobs])
     has_many_items = kind in ("tasks", "data sets")
     hidden = not (has_many_items and run.show_progress)
-    all_jobs = list(jobs)
-    names = [name for name, _ in all_jobs]
-    bar = TaskBar(all_jobs, label=label, names=names, unit=kind.removesuffix("s"), disable=hidden)
+    options: dict[str, Any] = {"label": label, "unit": kind.removesuffix("s"), "disable": hidden}
+    of_others = []  # jobs that another process is at
+    bar = TaskBar(all_jobs, names=outcomes.names, **options)
     for name, find in bar:
         bar.begin(name)
+        if not outcomes.add(name, find, may_wait=len(all_jobs) == 1):
+            of_others.append((name, find))
+    if of_others:  # by now most of them have records
+        bar = TaskBar(of_others, names=outcomes.names, **options)
+        for name, find in bar:
+            bar.begin(name)
+            outcomes.add(name, find, may_wait=True)
+    outcome = outcomes.in_order(label, kind)
+    if run.strict:
+        outcome.raise_failures()
+    return outcome
+
+
+class _Outcomes:
+    """What became of each job of a run."""
+
+    def __init__(self, run: Run, names: Sequence[str]) -> None:
+        self.names = tuple(dict.fromkeys(names))
+        self._run = run
+        self._results: dict[str, list[Result]] = {}  # by job; only what is on disk
+        self._reused: dict[str, list[str]] = {}
+        self._skipped: dict[str, str] = {}
+        self._failures: dict[str, str] = {}
+
+    def add(self, name: str, find: Find, *, may_wait: bool) -> bool:
+        """Do a job; return false if another process is at an item of it.
+
+        With ``may_wait``, wait for that process, and take over the item if it dies.
+        """
+        results = self._results.setdefault(name, [])
+        reused = self._reused.setdefault(name, [])
+        number_done = len(results)
         file: Path | None = None
         try:
-            for model, item in find():
-                file = record_path(model, item, run)
-                result, is_new = _evaluate_or_reuse(model, item, run)
-                results.append(result)  # only what is on disk
+            for position, (model, item) in enumerate(find()):
+                if position < number_done:  # before another process was waited for
+                    continue
+                file = record_path(model, item, self._run)
+                evaluated = _evaluate_or_reuse(model, item, self._run, may_wait=may_wait)
+                if evaluated is None:
+                    return False
+                result, is_new = evaluated
+                results.append(result)
                 if not is_new:
                     reused.append(item.name)
                 file = None
         except UnsupportedError as reason:
-            skipped[name] = str(reason)
+            self._skipped[name] = str(reason)
         except Exception as error:  # noqa: BLE001 - one failing item must not stop the others
-            failures[name] = known_secrets().without(traceback.format_exc())
-            try:
-                if file is not None:
-                    write_text(file.with_suffix(_NOTE), failures[name])
-            except OSError:  # where no note can be written, no record can: on a full disk
-                raise error from None
+            self._note_failure(name, file, error)
         else:
-            _show_watched(run, results)
-    outcome = EvaluationRun(
-        Results(results), tuple(reused), skipped, failures, label, kind, str(run.folder)
-    )
-    if run.strict:
-        outcome.raise_failures()
-    return outcome
+            _show_watched(self._run, self._all_results())
+        return True
+
+    def _note_failure(self, name: str, file: Path | None, error: Exception) -> None:
+        """Keep the traceback of a failure, next to the record if it is known."""
+        self._failures[name] = known_secrets().without(traceback.format_exc())
+        try:
+            if file is not None:
+                write_text(file.with_suffix(_NOTE), self._failures[name])
+        except OSError:  # where no note can be written, no record can: on a full disk
+            raise error from None
+
+    def _all_results(self) -> list[Result]:
+        """Return the records in the order of the jobs."""
+        return [result for name in self.names for result in self._results.get(name, ())]
+
+    def in_order(self, label: str, kind: str) -> EvaluationRun:
+        """Return the outcomes in the order of the jobs, whenever each was done."""
+        reused = [item for name in self.names for item in self._reused.get(name, ())]
+        return EvaluationRun(
+            Results(self._all_results()),
+            tuple(reused),
+            {name: self._skipped[name] for name in self.names if name in self._skipped},
+            {name: self._failures[name] for name in self.names if name in self._failures},
+            label,
+            kind,
+            str(self._run.folder),
+        )
 
 
 def _show_watched(run: Run, results: Sequence[Result]) -> None:
@@ -313,10 +367,20 @@ def _show_watched(run: Run, results: Sequence[Result]) -> None:
         TaskBar.write(f"{SO_FAR}{text}", file=sys.stderr)
 
 
-def _evaluate_or_reuse(model: Any, item: Item, run: Run) -> tuple[Result, bool]:
-    """Return the record of a model on an item, stored or saved now, and whether it is new."""
+def _evaluate_or_reuse(
+    model: Any, item: Item, run: Run, *, may_wait: bool
+) -> tuple[Result, bool] | None:
+    """Return the record of a model on an item, stored or saved now, and whether it is new.
+
+    None if another process evaluates it, unless this one ``may_wait``; it then finds that record.
+    """
     file = record_path(model, item, run)
-    with exclusive_lock(file, purpose="evaluates"):  # other processes then find the saved record
+    turn: AbstractContextManager[bool | None] = claim(file, purpose="evaluates")
+    if may_wait:
+        turn = exclusive_lock(file, purpose="evaluates")
+    with turn as is_ours:
+        if is_ours is False:
+            return None
         if not run.measures_again:
             stored_record = stored(model, item, run)
             if stored_record is not None:

@@ -2,6 +2,8 @@
 
 import errno
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date
 from types import SimpleNamespace
@@ -100,6 +102,28 @@ def test_records_skips_and_failures_are_kept_and_the_others_go_on(home):
     assert list(load_failures().values()) == [done.failures["V"].strip().splitlines()[-1]]
     run(Item("V"))
     assert load_failures() == {}  # forgotten once it works
+
+
+def test_processes_that_evaluate_the_same_share_the_items(home):
+    """The first is at A until the second has done the others, and then takes A from its record."""
+    evaluated, others_done = [], threading.Event()
+
+    class Shared(Item):
+        def evaluate(self, model, run):
+            evaluated.append(self.key)
+            if self.key == "A":
+                assert others_done.wait(60)
+            if self.key == "C":
+                others_done.set()
+            return super().evaluate(model, run)
+
+    items = [Shared(key) for key in "ABC"]
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(run, *items) for _ in range(2)]
+        done = [future.result() for future in runs]
+    assert sorted(evaluated) == ["A", "B", "C"]
+    assert [[record.task.name for record in run_done] for run_done in done] == [["A", "B", "C"]] * 2
+    assert sorted(name for run_done in done for name in run_done.reused) == ["A", "B", "C"]
 
 
 def test_a_run_has_its_scores_as_frames_and_shows_itself():
