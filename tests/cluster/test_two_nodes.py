@@ -183,7 +183,7 @@ class Meanwhile(threading.Thread):
 
     def run(self):
         try:
-            until(self.condition, seconds=120)
+            until(self.condition, seconds=480)
             self.action()
         except BaseException as error:  # noqa: BLE001 - raised by the test
             self.error = error
@@ -212,7 +212,7 @@ def test_the_parts_of_two_nodes_are_the_vectors_of_one_file(both, tmp_path):
     command += ["--ray", both.address, "--shards", PARTS]
     done = CliRunner().invoke(main, list(map(str, command)))
     assert done.exit_code == 0, done.output
-    until(lambda: not both.workers(), seconds=5)
+    until(lambda: not both.workers(), seconds=60)
     encoder = load_encoder(MODEL, cache=False, show_progress=False)
     encode_to_file(encoder, read_texts(source), file)
     vectors = np.load(file)
@@ -247,7 +247,7 @@ def test_a_node_that_dies_costs_nothing_but_time(both, waiting, tmp_path):
     here = load_results(tmp_path / "here")
     assert [r.per_query for r in load_results()] == [r.per_query for r in here]
     assert len(here) == 2
-    until(lambda: not both.runs(), seconds=5)
+    until(lambda: not both.runs(), seconds=60)
     assert {each.status for each in sweep(jobs, show_progress=False)} == {"reused"}
 
 
@@ -336,5 +336,5 @@ def test_an_interrupted_sweep_ends_its_runs_on_the_nodes(cluster, waiting):
     with pytest.raises(Interrupted, match="stopped after 0 of 1 runs"):
         sweep(jobs_of(waiting, "bm25"), ray=cluster.address, show_progress=False)
     meanwhile.done()
-    until(lambda: not cluster.runs(), seconds=5)
+    until(lambda: not cluster.runs(), seconds=60)
     assert not paths.book_runs().exists()

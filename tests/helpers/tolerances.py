@@ -26,17 +26,19 @@ def tolerance(*, depth, width, dtype="float32"):
     return _OPERATIONS * sqrt(depth) * (stored + added * sqrt(width))
 
 
-def assert_close(actual, expected, *, depth=2, width=64, dtype="float32"):
+def assert_close(actual, expected, *, depth=2, width=64, dtype="float32", score=0.0):
     """Assert that rows (..., D) differ by at most `tolerance` of their norm.
 
-    The defaults are those of tiny models. A row of zeros has to be one in both.
+    The defaults are those of tiny models. A row of zeros has to be one in both. ``score`` is the
+    largest of an attention. Its rounding changes the logarithm of a weight, so both the weight and
+    the sum of all weights by that factor.
     """
     actual, expected = (_array(each) for each in (actual, expected))
     assert actual.shape == expected.shape, (actual.shape, expected.shape)
     assert np.isfinite(actual).all()
     norms = np.linalg.norm(expected, axis=-1)
     differences = np.linalg.norm(actual - expected, axis=-1)
-    largest = tolerance(depth=depth, width=width, dtype=dtype)
+    largest = tolerance(depth=depth, width=width, dtype=dtype) + 2 * score * _ROUNDING[dtype]
     wrong = np.argwhere(np.atleast_1d(differences > largest * norms))
     assert not len(wrong), (
         f"{len(wrong)} of {norms.size} rows differ by more than {largest:.1e} of their norm; "
