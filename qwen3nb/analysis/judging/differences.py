@@ -35,6 +35,14 @@ _MOST_VARIANCE = 1e100  # where nothing is known
 _ROUNDING = 1e-9  # a sum of weighted gains that is 0
 _ENOUGH_RELEVANT = 8  # grades above 0, after which the highest of them is taken for the scale's
 _BETTER, _WORSE, _BELOW, _ABOVE = range(4)  # what each of four gamblers bets on
+# The least sums that stakes are made for: absolute values of t, and a share of the closeness. Most
+# of the capital is for a t that is just enough; the rest is for clear differences.
+_TARGETS_OF_T = np.array([4.0, 10.0])
+_SHARES = np.array([0.85, 0.15])
+_TARGET_CLOSENESS = 0.75
+_MOST_SPREAD = 0.25  # of a difference over samples of queries, as a share of what is open
+_CAUTION = 2.0  # standard errors, by which an estimate must be above these sums to count
+_PRIOR_DRAWS = 24.0  # as many draws as the first guess of the noise counts
 _ALL = slice(None)
 
 
@@ -65,6 +73,7 @@ class Draw:
     skipped_low: Array  # (C,): the least that pairs add which nobody could grade
     skipped_high: Array  # (C,)
     total: float  # of the sizes of the plan
+    stakes: Array  # (C, 4, K): of each gambler; see `sign_test`
 
 
 class Differences:
@@ -88,9 +97,11 @@ class Differences:
         self._skipped_high = np.zeros(count)
         self._by_query = np.zeros((count, self.queries))  # of what is graded
         self._open_counts = np.count_nonzero(self.weights, axis=1)
-        self._tests = PositiveTest(
-            highest_grade, count, 4
-        )  # for each grade that may be the highest
+        # For each grade that may be the highest.
+        self._tests = PositiveTest(_SHARES, highest_grade, count, 4)
+        # Of squared distances of estimates from their expectations, over squared sizes of the plan.
+        self._noise_sums = np.full(count, _PRIOR_DRAWS)  # 1 at first
+        self._noise_counts = _PRIOR_DRAWS
         self._relevant_count = 0  # grades above 0
         self._top_grade = 1  # the highest so far
         self._draws = np.zeros(count)
@@ -145,7 +156,24 @@ class Differences:
             skipped_low=self._skipped_low.copy(),
             skipped_high=self._skipped_high.copy(),
             total=plan.total,
+            stakes=self._stakes(plan.total),
         )
+
+    def _stakes(self, total: float) -> Array:
+        """Return the stakes on the next draw (C, 4, K): guessed sums over a guessed variance."""
+        noise = np.maximum(self._noise_sums / self._noise_counts, _LEAST_VARIANCE)
+        estimates = self._means.sum(axis=1)
+        errors = np.sqrt(noise / np.maximum(self._precisions, _LEAST_VARIANCE))
+        close = np.maximum(*self._closeness())
+        sums = np.stack([estimates, -estimates, close - estimates, close + estimates], axis=1)
+        sure_sums = sums - _CAUTION * errors[:, np.newaxis]
+        spreads = np.minimum(np.sqrt(self._variances), _MOST_SPREAD * total)
+        targets = np.empty((*sums.shape, len(_TARGETS_OF_T)))
+        targets[:, :_BELOW] = np.outer(spreads, _TARGETS_OF_T)[:, np.newaxis]
+        targets[:, _BELOW:] = (_TARGET_CLOSENESS * close)[:, np.newaxis, np.newaxis]
+        guesses = np.maximum(targets, sure_sums[..., np.newaxis])
+        variances = noise * total**2
+        return np.asarray(guesses / variances[:, np.newaxis, np.newaxis])
 
     def bet(self, draw: Draw, *, low: int, high: int) -> None:
         """Let the gamblers bet on a drawn pair, whose gain is between ``low`` and ``high``.
@@ -166,11 +194,14 @@ class Differences:
         self._tests.bet(
             np.stack([lower, -upper, close - upper, close + lower], axis=1),
             least=np.where(plan.is_compared[:, np.newaxis], bounds, 0.0),
+            stakes=draw.stakes,
         )
         if low == high:
             estimates = draw.by_query.copy()
             estimates[:, self.query_numbers[pair]] += ends[0]
             self._average(estimates, draw)
+            self._noise_sums += (ends[0] / draw.total) ** 2
+            self._noise_counts += 1
 
     def _average(self, estimates: Array, draw: Draw) -> None:
         """Take the estimates of a draw into their mean; the less is open, the more they weigh."""

@@ -259,18 +259,44 @@ def test_a_grade_out_of_bounds_is_refused(grade):
 
 
 def test_the_capital_of_a_fair_game_does_not_grow():
-    """The mean of the capital over the two outcomes of a fair coin is what it was."""
+    """The mean of each capital over the two outcomes of a fair coin is what it was."""
+    shares = [0.75, 0.25]
     outcomes = []
     for estimate in (-1.0, 1.0):
-        test = PositiveTest()
-        test.bet(estimate, least=-1.0)
+        test = PositiveTest(shares)
+        test.bet(estimate, least=-1.0, stakes=[0.2, 3.0])
         outcomes.append(np.exp(test._log_capitals))
-    assert np.mean(outcomes, axis=0) == pytest.approx(1.0)
+    assert np.mean(outcomes, axis=0) == pytest.approx(shares)
+
+
+def test_a_stake_that_could_lose_everything_is_cut():
+    test = PositiveTest([1.0])
+    test.bet(-5.0, least=-1.0, stakes=[1e9])
+    assert np.exp(test._log_capitals) == pytest.approx([0.03])
+
+
+def test_half_of_the_capital_wins_half():
+    """By hand: 0.5 of the capital stakes 0.4 on an estimate of 10, the other half nothing."""
+    test = PositiveTest([0.5, 0.5])
+    test.bet(10.0, least=-1.0, stakes=[0.4, 0.0])
+    assert test.p_values == pytest.approx(1 / (0.5 * (1 + 0.4 * 10) + 0.5))
+
+
+@pytest.mark.parametrize("stake", [0.01, 0.1, 0.5])
+def test_a_fair_game_of_many_draws_is_seldom_won(stake):
+    """Of 400 gamblers on fair coins, at most 5 % reach 20 times their capital; see `sign_test`."""
+    coins = np.random.default_rng(0).choice([-1.0, 1.0], size=(300, 400))
+    test = PositiveTest([0.8, 0.2], 400)
+    least = np.full(400, -1.0)
+    for estimates in coins:
+        test.bet(estimates, least=least, stakes=[stake, 2 * stake])
+    most = 0.05 + 2 * np.sqrt(0.05 * 0.95 / 400)  # two standard errors
+    assert np.mean(test.p_values <= 0.05) <= most
 
 
 def test_a_sum_that_cannot_be_negative_takes_no_bet():
-    test = PositiveTest()
-    test.bet(5.0, least=0.0)
+    test = PositiveTest([1.0])
+    test.bet(5.0, least=0.0, stakes=[1.0])
     assert test.p_values == 1.0
 
 
