@@ -171,7 +171,9 @@ def encode(
     Memory use does not grow with the file, and cached vectors are not computed again.
 
     With --shards or --ray, --out is a folder of .npy files with a manifest. Running the command
-    again resumes it: finished parts are kept (their vectors are not cached as well). With --ray,
+    again resumes it: finished parts are kept (their vectors are not cached as well). Several
+    processes with the same --shards command share the parts, such as the tasks of a Slurm array.
+    With --ray,
     one worker per GPU, or per four cores if there is none, encodes parts, on a cluster or, without
     an address, on this machine; --input and --out must be on a disk that all nodes share. The
     vectors equal those written to a single file.
