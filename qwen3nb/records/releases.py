@@ -1,10 +1,16 @@
 """Releases of a study: immutable copies of the records and pages behind its numbers.
 
-    releases/<name>/results/       the records with the files next to them, MTEB's results
-    releases/<name>/pages/         the executed notebooks
-    releases/<name>/html/          the book as last built, if any
+    releases/<name>/data/results/  the records with the files next to them, MTEB's results
+    releases/<name>/data/pages/    the executed notebooks
+    releases/<name>/data/html/     the book as last built, if any
+    releases/<name>/release.json   versions of the libraries, revisions of the data
     releases/<name>/CITATION.cff   how to cite it
-    releases/<name>/release.json   versions, revisions of the data, the SHA-256 of every file
+    releases/<name>/datacite.json  metadata to register a DOI with
+    releases/<name>/verify.py      verifies it without this package
+    releases/<name>/manifest-sha256.txt and others: the SHA-256 of every file
+
+The folder is a bag (BagIt, RFC 8493), which archives and libraries read. Older releases have no
+such lists: the digests are in ``release.json``, and results/ stands beside it.
 
 A release is written atomically. Files named by their content are hard links where the file system
 supports them: such files are replaced, never changed.
@@ -14,12 +20,15 @@ import platform
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.records import release_check
 from qwen3nb.records.record import Result, safe_name
+from qwen3nb.records.release_check import PAYLOAD, TAGS
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results, records_under, verify_folder
 from qwen3nb.utils.atomic_files import (
@@ -29,14 +38,17 @@ from qwen3nb.utils.atomic_files import (
     read_json,
     sha256_file,
     sha256_json,
+    write_bytes,
     write_json,
     write_text,
 )
-from qwen3nb.utils.book_settings import book_settings
+from qwen3nb.utils.book_settings import BookSettings, book_settings
 from qwen3nb.utils.code_version import __version__, git_commit
 
 NOW = "results"  # instead of a release's name: the study's current records
-_FILE, _SCHEMA = "release.json", "qwen3nb.release/1"
+_FILE, _SCHEMA = "release.json", "qwen3nb.release/2"
+_WITHOUT_LISTS = "qwen3nb.release/1"  # the digests of all files are in the JSON
+_BAG = "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 _NAMED_BY_CONTENT = (".parquet", ".trec", ".qrels")
 _LEFT_OUT = ("logs", "partial")  # folders of results that a release leaves out
 _MAX_LISTED = 3  # problems that a message lists
@@ -58,29 +70,56 @@ def freeze(name: str) -> Path:
         if name == NOW or target.exists():
             raise ReleaseError(f"{name!r} is taken: a release is never replaced; give another name")
         with new_folder(target) as work:
-            _copy(source, work / "results", left_out=_LEFT_OUT)
-            _check_records(work / "results", source)
-            records = records_under(work / "results", whole=False)
+            data = work / "data"
+            _copy(source, data / "results", left_out=_LEFT_OUT)
+            _check_records(data / "results", source)
+            records = records_under(data / "results", whole=False)
             if not records:
                 raise ReleaseError(f"no records in {source}; `qwen3nb eval` writes some")
-            _copy(paths.book_runs(), work / "pages", only=(".ipynb",))
-            _copy(paths.book() / "guide", work / "pages" / "guide", only=(".ipynb",))
-            _copy(paths.root() / "_build" / "html", work / "html")
-            today = datetime.now(UTC)
-            write_text(work / "CITATION.cff", _citation(name, records, today))
-            facts = {
-                "schema": _SCHEMA,
-                "name": name,
-                "frozen": today.isoformat(timespec="seconds"),
-                "qwen3nb": __version__,
-                "python": platform.python_version(),
-                "commit": git_commit(paths.root()),
-                "records": len(records),
-                **software_and_data(records),
-                "files": {file: sha256_file(work / file) for file in _files(work)},
-            }
-            write_json(work / _FILE, facts | {"checksum": sha256_json(facts)})
+            _copy(paths.book_runs(), data / "pages", only=(".ipynb",))
+            _copy(paths.book() / "guide", data / "pages" / "guide", only=(".ipynb",))
+            _copy(paths.root() / "_build" / "html", data / "html")
+            _write_tags(work, name, records)
     return target
+
+
+def _write_tags(bag: Path, name: str, records: Results) -> None:
+    """Write what describes and lists the files of a release."""
+    today = datetime.now(UTC)
+    described = _Description.of(name, records, today)
+    facts = {
+        "schema": _SCHEMA,
+        "name": name,
+        "frozen": today.isoformat(timespec="seconds"),
+        "qwen3nb": __version__,
+        "python": platform.python_version(),
+        "commit": git_commit(paths.root()),
+        "records": len(records),
+        **software_and_data(records),
+    }
+    write_json(bag / _FILE, facts)
+    write_text(bag / "CITATION.cff", described.citation())
+    write_json(bag / "datacite.json", described.datacite())
+    write_bytes(bag / "verify.py", Path(release_check.__file__).read_bytes())
+    payload = [file for file in _files(bag) if file.startswith("data/")]
+    size = sum((bag / file).stat().st_size for file in payload)
+    write_text(bag / "bagit.txt", _BAG)
+    write_text(
+        bag / "bag-info.txt",
+        f"Bag-Software-Agent: qwen3nb {__version__}\nBagging-Date: {today.date().isoformat()}\n"
+        f"External-Identifier: {name}\nPayload-Oxum: {size}.{len(payload)}\n",
+    )
+    _write_list(bag, PAYLOAD, payload)
+    _write_list(bag, TAGS, [file for file in _files(bag) if not file.startswith("data/")])
+
+
+def _write_list(bag: Path, name: str, files: Iterable[str]) -> None:
+    """Write the SHA-256 of files, as `sha256sum` does."""
+    lines = []
+    for file in files:
+        escaped = file.replace("%", "%25").replace("\n", "%0A").replace("\r", "%0D")
+        lines.append(f"{sha256_file(bag / file)}  {escaped}\n")
+    write_text(bag / name, "".join(lines))
 
 
 def _check_records(copied: Path, source: Path) -> None:
@@ -125,24 +164,57 @@ def released(name: str) -> Results:
         # Within a study, the name of a release comes before a folder.
         possible_folders.insert(0, paths.releases() / name)
     for folder in possible_folders:
-        if (folder / _FILE).is_file():
+        if is_release(folder):
             _check_unmodified(folder)
-            return load_results(folder / "results", whole=False)
+            return load_results(records_folder(folder), whole=False)
     if any(given_folder.glob("*/seed_*/*.json")):
         return load_results(given_folder, whole=False)
-    release_names = [file.parent.name for file in sorted(paths.releases().glob(f"*/{_FILE}"))]
-    choices = ", ".join([*release_names, NOW])
+    choices = ", ".join([*(folder.name for folder in all_releases()), NOW])
     raise ReleaseError(f"no release {name!r}; expected one of: {choices}, or a folder of records")
+
+
+def all_releases() -> list[Path]:
+    """Return the folders of the study's releases."""
+    return [file.parent for file in sorted(paths.releases().glob(f"*/{_FILE}"))]
+
+
+def is_release(folder: Path) -> bool:
+    """Return whether a folder is one that `freeze` made."""
+    return (folder / _FILE).is_file()
+
+
+def records_folder(release: Path) -> Path:
+    """Return the folder of a release's records; older releases have it at the top."""
+    if (release / "data").is_dir():
+        return release / "data" / "results"
+    return release / "results"
+
+
+def digest_of_release(folder: Path) -> str:
+    """Return the SHA-256 of the list of lists, from which all other digests follow."""
+    return sha256_file(folder / TAGS)
+
+
+def release_problems(folder: Path) -> list[str]:
+    """Return how the files of a release differ from those that were frozen."""
+    try:
+        facts = read_json(folder / _FILE)
+        if facts["schema"] == _WITHOUT_LISTS:
+            return _problems_without_lists(folder, facts)
+        if facts["schema"] != _SCHEMA:
+            return [f"{_FILE} has the schema {facts['schema']!r}; expected {_SCHEMA!r}"]
+        problems = list(release_check.problems(folder))
+        count = len(records_under(records_folder(folder), whole=False))
+        if facts["records"] != count:
+            problems.append(f"it has {count} records; {_FILE} says {facts['records']}")
+        return problems
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return [f"it cannot be read ({error!r})"]
 
 
 def _check_unmodified(folder: Path) -> None:
     """Raise ReleaseError if a release was modified; lists what was."""
-    expected, present = _digests(folder), {*_files(folder)} - {_FILE}
-    problems = [f"{file} is missing" for file in sorted(expected.keys() - present)]
-    problems += [f"{file} was added" for file in sorted(present - expected.keys())]
-    for file in sorted(present & expected.keys()):
-        if sha256_file(folder / file) != expected[file]:
-            problems.append(f"{file} was changed")
+    problems = release_problems(folder)
     if not problems:
         return
     message = f"{folder} is not as it was frozen: {'; '.join(problems[:_MAX_LISTED])}"
@@ -151,20 +223,18 @@ def _check_unmodified(folder: Path) -> None:
     raise ReleaseError(message)
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a release, as it was frozen.
-
-    Raises:
-        ReleaseError: what says so was changed.
-    """
-    facts, checksum = read_json(folder / _FILE), ""
-    if isinstance(facts, dict):
-        checksum = facts.pop("checksum", "")
-    is_unchanged = checksum == sha256_json(facts) and facts.get("schema") == _SCHEMA
-    if not is_unchanged or not isinstance(facts.get("files"), dict):
-        raise ReleaseError(f"{folder / _FILE} was changed after the release was frozen")
-    digests: dict[str, str] = facts["files"]
-    return digests
+def _problems_without_lists(folder: Path, facts: dict[str, Any]) -> list[str]:
+    """Compare the files of an older release with the digests in its JSON."""
+    checksum = facts.pop("checksum", "")
+    if checksum != sha256_json(facts) or not isinstance(facts.get("files"), dict):
+        return [f"{_FILE} was changed"]
+    expected, present = facts["files"], {*_files(folder)} - {_FILE}
+    problems = [f"{file} is missing" for file in sorted(expected.keys() - present)]
+    problems += [f"{file} was added" for file in sorted(present - expected.keys())]
+    for file in sorted(present & expected.keys()):
+        if sha256_file(folder / file) != expected[file]:
+            problems.append(f"{file} was changed")
+    return problems
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -193,24 +263,72 @@ def _copy(
             shutil.copyfile(file, copy)
 
 
-def _citation(release: str, records: Results, today: datetime) -> str:
-    import yaml
+@dataclass(frozen=True)
+class _Description:
+    """What a reader of a catalogue needs to know of a release."""
 
-    study = book_settings()
-    people = [name.strip() for name in study.author.split(",") if name.strip()]
-    if not people:
-        people = ["The authors of the study"]
-    facts: dict[str, Any] = {
-        "cff-version": "1.2.0",
-        "message": "If you use these results, please cite this release.",
-        "title": study.title or paths.root().name,
-        "type": "dataset",
-        "authors": [{"name": person} for person in people],
-        "version": release,
-        "date-released": today.date().isoformat(),
-        "abstract": f"{len(records)} evaluation records of {len(records.models)} models on "
-        f"{len(records.tasks)} tasks, made with qwen3nb {__version__}.",
-    }
-    if study.url:
-        facts["url"] = study.url
-    return str(yaml.safe_dump(facts, sort_keys=False, allow_unicode=True))
+    study: BookSettings
+    release: str
+    people: list[str]
+    title: str
+    abstract: str
+    today: datetime
+
+    @classmethod
+    def of(cls, release: str, records: Results, today: datetime) -> "_Description":
+        """Describe records by the settings of the study's book."""
+        study = book_settings()
+        people = [name.strip() for name in study.author.split(",") if name.strip()]
+        abstract = (
+            f"{len(records)} evaluation records of {len(records.models)} models on "
+            f"{len(records.tasks)} tasks, made with qwen3nb {__version__}."
+        )
+        return cls(
+            study=study,
+            release=release,
+            people=people or ["The authors of the study"],
+            title=study.title or paths.root().name,
+            abstract=abstract,
+            today=today,
+        )
+
+    def citation(self) -> str:
+        """Return the content of CITATION.cff."""
+        import yaml
+
+        facts: dict[str, Any] = {
+            "cff-version": "1.2.0",
+            "message": "If you use these results, please cite this release.",
+            "title": self.title,
+            "type": "dataset",
+            "authors": [{"name": person} for person in self.people],
+            "version": self.release,
+            "date-released": self.today.date().isoformat(),
+            "abstract": self.abstract,
+        }
+        if self.study.url:
+            facts["url"] = self.study.url
+        return str(yaml.safe_dump(facts, sort_keys=False, allow_unicode=True))
+
+    def datacite(self) -> dict[str, Any]:
+        """Return the metadata of a DOI, as DataCite's schema 4.5 has them.
+
+        The DOI and the publisher are those of the archive, which fills them in.
+        """
+        facts: dict[str, Any] = {
+            "schemaVersion": "http://datacite.org/schema/kernel-4",
+            "types": {"resourceTypeGeneral": "Dataset", "resourceType": "Evaluation records"},
+            "creators": [{"name": person} for person in self.people],
+            "titles": [{"title": self.title}],
+            "publisher": {"name": "(:tba)"},
+            "publicationYear": str(self.today.year),
+            "dates": [{"date": self.today.date().isoformat(), "dateType": "Created"}],
+            "version": self.release,
+            "descriptions": [{"description": self.abstract, "descriptionType": "Abstract"}],
+            "formats": ["application/json", "application/vnd.apache.parquet", "text/html"],
+        }
+        if self.study.url:
+            facts["url"] = self.study.url
+        if self.study.license:
+            facts["rightsList"] = [{"rights": self.study.license}]
+        return facts

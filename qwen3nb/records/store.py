@@ -108,10 +108,15 @@ def result_files(folder: Path | str | None = None) -> list[Path]:
     return sorted(base.glob("*/seed_*/*.json"))
 
 
-def record_folders() -> list[Path]:
-    """Return the folder of all records, and that of sets of prompts in it, if it has any."""
-    folders = [paths.results()]
-    prompts = paths.results() / PROMPTS
+def record_folders(folder: Path | None = None) -> list[Path]:
+    """Return the folder of all records, and that of sets of prompts in it, if it has any.
+
+    Args:
+        folder: of all records; by default `paths.results`.
+    """
+    base = folder or paths.results()
+    folders = [base]
+    prompts = base / PROMPTS
     if result_files(prompts):
         folders.append(prompts)
     return folders

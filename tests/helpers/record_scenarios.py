@@ -344,8 +344,8 @@ def prepare_release(folder):
 
 def frozen(folder):
     """What is in the release, without the day; every other file is the study's."""
-    files = {name: data for name, data in tree(folder).items() if not name.endswith(".lock")}
-    return {name: data for name, data in files.items() if not name.endswith((".cff", "e.json"))}
+    dated = (".lock", ".cff", "e.json", "bag-info.txt", "tagmanifest-sha256.txt")
+    return {name: data for name, data in tree(folder).items() if not name.endswith(dated)}
 
 
 def whole_release(folder):

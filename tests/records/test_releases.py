@@ -1,7 +1,10 @@
 """`freeze` keeps a study as it is; `diff` says what changed since, with intervals."""
 
 import json
+import shutil
+import sys
 from dataclasses import replace
+from urllib.parse import unquote
 
 import pytest
 import yaml
@@ -10,9 +13,10 @@ from helpers.records import make, noisy
 from qwen3nb import paths
 from qwen3nb.answers.changes import diff
 from qwen3nb.records.record import Environment
-from qwen3nb.records.releases import ReleaseError, freeze, released
+from qwen3nb.records.releases import ReleaseError, digest_of_release, freeze, released
 from qwen3nb.records.store import verify
-from qwen3nb.utils.atomic_files import sha256_json, write_text
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
+from qwen3nb.utils.children import run_program
 
 BEFORE = noisy(0.4)
 
@@ -32,12 +36,14 @@ def study(checkout):
 def test_a_release_has_all_that_stands_behind_the_numbers(study):
     folder = freeze("v1")
     assert folder == study / "releases" / "v1"
-    assert verify(folder / "results") == []
+    assert verify(folder / "data" / "results") == []
     assert [each.model.label for each in released("v1")] == ["changed", "kept", "removed"]
     assert released("v1") == released(str(folder)) == released("results")
     top = {each.name for each in folder.iterdir()}
-    assert top == {"CITATION.cff", "html", "pages", "release.json", "results"}
-    assert not (folder / "results" / "partial").exists()
+    lists = {"bagit.txt", "bag-info.txt", "manifest-sha256.txt", "tagmanifest-sha256.txt"}
+    assert top == {"CITATION.cff", "data", "datacite.json", "release.json", "verify.py"} | lists
+    assert {each.name for each in (folder / "data").iterdir()} == {"html", "pages", "results"}
+    assert not (folder / "data" / "results" / "partial").exists()
     facts = json.loads((folder / "release.json").read_text())
     assert (facts["records"], facts["versions"]["mteb"]) == (3, ["2"])
     assert facts["data"] == {"PyDocsSampleRetrieval": ["r" * 12], "other": ["r" * 12]}
@@ -45,12 +51,75 @@ def test_a_release_has_all_that_stands_behind_the_numbers(study):
     assert cited["version"] == "v1"
     assert cited["authors"]
     assert "3 evaluation records" in cited["abstract"]
+    registered = json.loads((folder / "datacite.json").read_text())
+    assert registered["titles"] == [{"title": cited["title"]}]
+    assert registered["publicationYear"] == str(cited["date-released"])[:4]
+    # What DataCite's schema 4.5 requires.
+    assert registered.keys() >= {"creators", "publisher", "types", "schemaVersion", "titles"}
+
+
+def test_a_release_is_a_bag(study):
+    """As RFC 8493 has it: `sha256sum` reads its lists, and the sum of sizes is stated."""
+    write_text(study / "_build" / "html" / "100% sure.html", "<p>")
+    folder = freeze("v1")
+    assert (folder / "bagit.txt").read_text().splitlines()[0] == "BagIt-Version: 1.0"
+    lines = (folder / "manifest-sha256.txt").read_text().splitlines()
+    listed = {unquote(line[66:]): line[:64] for line in lines}
+    files = [file for file in (folder / "data").rglob("*") if file.is_file()]
+    assert listed == {file.relative_to(folder).as_posix(): sha256_file(file) for file in files}
+    size = sum(file.stat().st_size for file in files)
+    assert f"Payload-Oxum: {size}.{len(files)}\n" in (folder / "bag-info.txt").read_text()
+
+
+def standalone(folder):
+    """What `verify.py` of a release prints and exits with, where there is no other package."""
+    command = [sys.executable, "-I", "-S", str(folder / "verify.py")]
+    return run_program(command, environment={})
+
+
+def test_a_release_is_verified_without_this_package(study, tmp_path):
+    folder = shutil.copytree(freeze("v1"), tmp_path / "elsewhere")
+    assert len((folder / "verify.py").read_text().splitlines()) <= 50
+    verified = standalone(folder)
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert digest_of_release(folder) in verified.stdout
+    file = next((folder / "data" / "results").glob("kept*/*/*.json"))
+    file.write_text(file.read_text().replace('"run-kept"', '"run-lost"'))
+    verified = standalone(folder)
+    assert verified.returncode == 1
+    name = file.relative_to(folder)
+    assert f"{name} was changed" in verified.stdout
+    assert "its content is not that of its checksum" in verified.stdout
+
+
+def without_lists(folder):
+    """Write a release as version 0.1 did: all files at the top, their digests in the JSON."""
+    for file in [*folder.glob("*.txt"), folder / "datacite.json", folder / "verify.py"]:
+        file.unlink()
+    for part in (folder / "data").iterdir():
+        part.rename(folder / part.name)
+    (folder / "data").rmdir()
+    files = [file for file in folder.rglob("*") if file.is_file() and file.name != "release.json"]
+    facts = json.loads((folder / "release.json").read_text()) | {"schema": "qwen3nb.release/1"}
+    facts["files"] = {file.relative_to(folder).as_posix(): sha256_file(file) for file in files}
+    write_text(folder / "release.json", json.dumps(facts | {"checksum": sha256_json(facts)}))
+    return folder
+
+
+def test_an_older_release_is_read(study, cli):
+    folder = without_lists(freeze("v1"))
+    assert [record.model.label for record in released("v1")] == ["changed", "kept", "removed"]
+    assert cli("verify", folder).exit_code == 0
+    write_text(folder / "pages" / "page.ipynb", "[]")
+    with pytest.raises(ReleaseError, match="page.ipynb was changed"):
+        released("v1")
+    assert "page.ipynb was changed" in cli("verify").output
 
 
 def test_a_release_stays_what_it_was_while_the_study_goes_on(study):
     freeze("v1")
     make("changed", noisy(0.5), finished="2026-02-01").save()
-    assert verify(paths.releases() / "v1" / "results") == []
+    assert verify(paths.releases() / "v1" / "data" / "results") == []
     assert released("v1")[0].scores.array("nDCG@10").tolist() == pytest.approx(list(BEFORE))
 
 
@@ -81,20 +150,18 @@ def test_there_is_nothing_to_freeze(checkout):
         freeze("v1")
 
 
-def forged(folder):
-    """A list in place of the files' digests, with a checksum of it."""
-    facts = json.loads((folder / "release.json").read_text()) | {"files": [[]]}
-    facts["checksum"] = sha256_json({k: v for k, v in facts.items() if k != "checksum"})
-    write_text(folder / "release.json", json.dumps(facts))
-
-
 TAMPERING = {
-    "is missing": lambda folder: (folder / "pages" / "page.ipynb").unlink(),
-    "was added": lambda folder: (folder / "results" / "more.json").write_text("{}"),
-    "release.json was changed after": forged,
-    "html/index.html was changed": lambda folder: write_text(folder / "html" / "index.html", "[]"),
+    "is missing": lambda folder: (folder / "data" / "pages" / "page.ipynb").unlink(),
+    "was added": lambda folder: write_text(folder / "data" / "results" / "more.json", "{}"),
+    "html/index.html was changed": lambda folder: write_text(
+        folder / "data" / "html" / "index.html", "[]"
+    ),
     "release.json was changed": lambda folder: write_text(
         folder / "release.json", (folder / "release.json").read_text().replace("v1", "v0")
+    ),
+    "it cannot be read": lambda folder: (folder / "manifest-sha256.txt").unlink(),
+    "expected 'qwen3nb.release/2'": lambda folder: write_text(
+        folder / "release.json", '{"schema": "qwen3nb.release/9"}'
     ),
 }
 
@@ -105,6 +172,7 @@ def test_a_release_that_was_tampered_with_is_refused(study, cli, message):
     with pytest.raises(ReleaseError, match=message):
         released("v1")
     assert cli("freeze", "diff", "v1").exit_code == 2
+    assert message in cli("verify").output
 
 
 @pytest.fixture

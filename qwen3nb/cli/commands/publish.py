@@ -288,19 +288,25 @@ def freeze(name: str) -> None:
     qwen3nb freeze diff v1
 
     A release contains the records and the files next to them, MTEB's results, the executed
-    notebooks, the book as last built, CITATION.cff, and release.json with the versions of all
-    libraries, the revisions of all data and the SHA-256 of every file. It is written completely or
-    not at all, never replaced, and requires records that pass `qwen3nb verify --checksums`. To cite
-    it, archive the folder.
+    notebooks, the book as last built, CITATION.cff, datacite.json to register a DOI with, and
+    release.json with the versions of all libraries and the revisions of all data. It is written
+    completely or not at all, never replaced, and requires records that pass `qwen3nb verify
+    --checksums`.
+
+    To cite it, archive the folder, which is a bag (BagIt, RFC 8493) with the SHA-256 of every file.
+    `python3 verify.py` in it, or `sha256sum -c *manifest-sha256.txt`, verifies it without qwen3nb.
     """
+    from qwen3nb.records.releases import digest_of_release
     from qwen3nb.records.releases import freeze as freeze_study
 
     folder = freeze_study(name)
-    facts = read_json(folder / "release.json")
-    line = f"{folder}: {facts['records']} records in {len(facts['files'])} files"
-    if not (folder / "html").is_dir():
+    data = folder / "data"
+    count = len([file for file in data.rglob("*") if file.is_file()])
+    line = f"{folder}: {read_json(folder / 'release.json')['records']} records in {count} files"
+    if not (data / "html").is_dir():
         line += "; without a book (`qwen3nb book` builds one)"
     click.echo(line)
+    click.echo(f"SHA-256 to publish with it: {digest_of_release(folder)}")
 
 
 @freeze.part("diff")

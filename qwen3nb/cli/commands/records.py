@@ -106,12 +106,13 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
     qwen3nb verify
     qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
 
-    FILES are records or folders of records; by default all in results/, also records of sets of
-    prompts. A record is compared with its checksum and with the list of all records ever written
-    (checksums.jsonl); its aggregates and intervals with the scores of its queries; these with run
-    and qrels if they were kept (--runs); main score and data with MTEB's own result; and
-    all_results.json with the records. The next time, only records whose files have changed since,
-    by their times and sizes, are verified.
+    FILES are records, folders of records or releases; by default all in results/, also records of
+    sets of prompts, and all releases, whose files are compared with their lists. A record is
+    compared with its checksum and with the list of all records ever written (checksums.jsonl); its
+    aggregates and intervals with the scores of its queries; these with run and qrels if they were
+    kept (--runs); main score and data with MTEB's own result; and all_results.json with the
+    records. The next time, only records whose files have changed since, by their times and sizes,
+    are verified.
 
     Nothing is signed. If someone recomputes every checksum, including the list, these changes are
     not detected: numbers of documents and queries, counts, group, categories, run id, texts
@@ -120,18 +121,33 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
     whose MTEB result is rewritten or removed as well. Scores that were wrong from the start are not
     detected either, nor is a record removed together with its lines in the list.
     """
-    from qwen3nb.records.store import check_files, record_folders
+    from qwen3nb.records.releases import (
+        all_releases,
+        is_release,
+        records_folder,
+        release_problems,
+    )
+    from qwen3nb.records.store import check_files, record_folders, result_files
     from qwen3nb.records.verification import folder_problems
     from qwen3nb.utils.progress import tqdm
 
-    folders: list[Path | None] = list(files)
+    releases = [path for path in files if is_release(path)]
+    folders: list[Path | None] = [path for path in files if path not in releases]
     if not files:
         _, *folders_of_prompts = record_folders()
         folders = [None, *folders_of_prompts]
+        releases = all_releases()
+    problems: dict[Path, Sequence[str]] = {}
+    for release in releases:
+        problems_of_release = release_problems(release)
+        if problems_of_release:
+            problems[release] = problems_of_release
+        for folder in record_folders(records_folder(release)):
+            if result_files(folder):
+                folders.append(folder)
     records = []
     for path in folders:
         records += _records_at(path)
-    problems: dict[Path, Sequence[str]] = {}
     verified = 0
     bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
     with bar, closing(check_files(records, checksums_only=checksums, fresh=fresh)) as checks:
@@ -141,9 +157,9 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
             if messages:
                 problems[file] = messages
     for path in folders:
-        folder = path or paths.results()
-        if folder.is_dir():
-            problems |= folder_problems(folder)
+        checked_folder = path or paths.results()
+        if checked_folder.is_dir():
+            problems |= folder_problems(checked_folder)
     if as_json:
         _print_problems_as_json(problems, records=len(records))
     else:
