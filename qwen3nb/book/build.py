@@ -20,6 +20,7 @@ from qwen3nb.analysis.training.checkpoint_scores import training_step
 from qwen3nb.answers.own_data import collections, page_of
 from qwen3nb.book.catalog import Needs, PageKind, page_kind, read_catalog
 from qwen3nb.book.pages import pages_with_records
+from qwen3nb.book.up_to_date import book_inputs, is_up_to_date, note_inputs, record_stamps
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded_command
 from qwen3nb.execution.executors import RunOutcome
@@ -41,6 +42,7 @@ from qwen3nb.utils.children import run_program
 from qwen3nb.utils.format import escaped
 from qwen3nb.utils.hardware import available_memory
 from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
+from qwen3nb.utils.terminal import say
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +147,8 @@ def refresh_pages(
     outcomes = sweep(due_jobs, at_once=at_once) if due_jobs else []
     write_card_page(results, model=model, tier=tier)
     failures = [outcome for outcome in outcomes if outcome.status == "failed"]
+    if not due_jobs and is_up_to_date(_built_book()):
+        return []  # the page of all runs would be the same, too
     try:
         run_notebook(_LAST)
     except NotebookError as error:
@@ -374,9 +378,10 @@ def build_book(
 ) -> Path:
     """Refresh the pages, build the book from scratch and strictly, and check it.
 
-    The new book replaces the old one atomically; if it does not build, the old one is kept. A
-    lesson that fails, for example because its model cannot be downloaded, has a page that reports
-    it. So has a page whose notebook is of another release; warnings then do not count.
+    If nothing has changed since it was built, it is kept. The new book replaces the old one
+    atomically; if it does not build, the old one is kept. A lesson that fails, for example because
+    its model cannot be downloaded, has a page that reports it. So has a page whose notebook is of
+    another release; warnings then do not count.
 
     The arguments are those of `refresh_pages`; returns the path of the book's first page.
 
@@ -386,7 +391,13 @@ def build_book(
         NotebookError: the page of all runs failed.
     """
     require_jupyter_book()
+    target = _built_book()
+    index = target / "html" / "index.html"
+    records_before = record_stamps()
     failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
+    if not failures and is_up_to_date(target):
+        say("the book is up to date: nothing has changed since it was built", err=True)
+        return index
     # Only the last of the three kinds of failures stops the build.
     outdated, failed_lessons, failed_pages = [], [], []
     for failure in failures:
@@ -402,11 +413,14 @@ def build_book(
     if failed_pages:
         text = failures_text(failed_pages)
         raise BookError(f"the book is not built; pages that failed:\n{text}")
+    inputs = book_inputs()
+    # A record that came meanwhile may be missing on some page.
+    is_complete = not failures and record_stamps() == records_before
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
-    target = paths.root() / "_build"
     with exclusive_lock(target, purpose="builds"), new_folder(target) as output:
         _build(output, strict=not outdated)  # what others quote of an outdated page may be missing
-    index = target / "html" / "index.html"
+        if is_complete:
+            note_inputs(output, inputs)
     if failed_lessons:
         raise BookError(
             f"{index} is built, but {len(failed_lessons)} lessons failed, as their "
@@ -414,6 +428,11 @@ def build_book(
             f"{failures_text(failed_lessons)}"
         )
     return index
+
+
+def _built_book() -> Path:
+    """Return the folder of the book that `build_book` builds."""
+    return paths.root() / "_build"
 
 
 def _is_outdated(failure: RunOutcome) -> bool:

@@ -23,7 +23,7 @@ from qwen3nb.answers.board.models import is_toy
 from qwen3nb.answers.evaluation import Evaluation
 from qwen3nb.answers.run_trace import RunTrace
 from qwen3nb.answers.status import status
-from qwen3nb.book import build, sphinx_ext
+from qwen3nb.book import build, sphinx_ext, up_to_date
 from qwen3nb.book.build import BookError, build_book
 from qwen3nb.book.sphinx_ext import page_footer
 from qwen3nb.evaluation.run import EvaluationRun, Run
@@ -253,9 +253,17 @@ def pages(tmp_path, monkeypatch):
         (output / "html" / "index.html").write_text("<p>built</p>")
 
     monkeypatch.setattr(build, "sweep", sweep)
-    monkeypatch.setattr(build, "run_notebook", lambda notebook, **_: run.append(notebook))
+
+    def run_status(notebook, **_):
+        run.append(notebook)
+        state.during_status()
+
+    state = SimpleNamespace(
+        run=run, tiers=tiers, failing=failing, builds=builds, during_status=lambda: None
+    )
+    monkeypatch.setattr(build, "run_notebook", run_status)
     monkeypatch.setattr(build, "_build", write_book)
-    return SimpleNamespace(run=run, tiers=tiers, failing=failing, builds=builds)
+    return state
 
 
 def test_the_book_is_built_and_the_failed_lessons_are_named(pages, tmp_path):
@@ -268,6 +276,81 @@ def test_the_book_is_built_and_the_failed_lessons_are_named(pages, tmp_path):
     lessons = [f"guide-{file.stem}" for file in guide]
     assert pages.run == [["leaderboard", "data", "calibration", *lessons], "status"]
     assert (tmp_path / "home" / "_build" / "html" / "index.html").is_file()
+
+
+def write_record(folder):
+    file = folder / "results" / "model-0123" / "seed_0" / "Task.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+
+
+def append_to(name):
+    def change(folder):
+        file = folder / name
+        file.write_text(file.read_text() + "\n")
+
+    return change
+
+
+CHANGES = {
+    "a text": append_to("book/methods.md"),
+    "a style": append_to("book/_static/q-render.css"),
+    "a notebook": append_to("notebooks/eval.ipynb"),
+    "the settings": append_to("_config.yml"),
+    "a built page": append_to("_build/html/index.html"),
+    "no built page": lambda folder: (folder / "_build" / "html" / "index.html").unlink(),
+    "a record": write_record,
+    "a damaged state": lambda folder: (folder / "_build" / "state.json").write_text("{"),
+}
+
+
+@pytest.fixture
+def built(pages, monkeypatch, tmp_path):
+    """The folder of a study whose book was built, and whose pages need not run again."""
+    monkeypatch.setattr(build.Job, "finished", lambda _: True)
+    build_book()
+    pages.run.clear()
+    return tmp_path / "home"
+
+
+def test_a_book_is_kept_if_nothing_has_changed(pages, built, capsys):
+    log = built / "results" / "logs" / "status.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("read by no page")
+    assert build_book() == built / "_build" / "html" / "index.html"
+    assert "up to date: nothing has changed" in capsys.readouterr().err
+    assert (pages.run, pages.builds) == ([], [True])
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_book_is_built_again_if_anything_has_changed(pages, built, change):
+    change(built)
+    build_book()
+    assert (pages.run, pages.builds) == (["status"], [True, True])
+    build_book()
+    assert pages.builds == [True, True]
+
+
+def test_a_book_is_built_again_for_another_secret_or_library(pages, built, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "8c1f63d0a2b94e57")
+    build_book()
+    assert len(pages.builds) == 2
+    monkeypatch.setattr(up_to_date, "_libraries", lambda: ["sphinx-99.dist-info"])
+    build_book()
+    assert len(pages.builds) == 3
+
+
+def test_a_page_that_is_due_is_made_although_the_book_is_the_same(pages, built, monkeypatch):
+    monkeypatch.setattr(build.Job, "finished", lambda job: job.notebook != "leaderboard")
+    assert build_book().is_file()
+    assert pages.run == [["leaderboard"], "status"]
+
+
+def test_a_record_that_comes_during_a_build_lets_the_next_one_build_again(pages, built):
+    (built / "_build" / "state.json").unlink()
+    pages.during_status = lambda: write_record(built)
+    build_book()
+    assert not (built / "_build" / "state.json").exists()
 
 
 @pytest.mark.parametrize("text", ['{"cells": [{"cell_type"', '{"cells": {}}', "[]"])
