@@ -7,22 +7,26 @@ and of local copies smaller than published, are counted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from qwen3nb import paths
 from qwen3nb.datasets import mirror
 from qwen3nb.datasets.nano import NANO_SIZES
 from qwen3nb.evaluation.mteb.evaluate import load_task
 from qwen3nb.evaluation.mteb.select import is_nano, limited, quiet
 from qwen3nb.evaluation.retrieval.nano import nano_data
 from qwen3nb.records.record import is_substitute
+from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.code_version import installed_version
 
 if TYPE_CHECKING:
     from mteb import AbsTask
 
+_BUILT_IN = "qwen3nb/"  # beginning of the paths of data sets that come with this package
 _MAX_BYTES_CHECKED = 10**8  # bytes of a copy that is loaded before a run, or less
 HITS = 1000  # documents of each query, as MTEB asks for
 # Seconds of a core, measured on an AMD EPYC (family 25, model 17).
@@ -157,7 +161,7 @@ def task_parts(task: AbsTask, limit: int, *, read: bool) -> list[TaskPart]:
     path, revision = task.metadata.dataset["path"], mirror.data_revision(task)
     published = list(_sizes(task, task.metadata.descriptive_stats or {}))
     # Loaded data are at hand, and built-in data have no published sizes.
-    must_count = must_load = task.data_loaded or path.startswith("qwen3nb/")
+    must_count = must_load = task.data_loaded or path.startswith(_BUILT_IN)
     copy = mirror.mirrored(path)
     if copy and not must_load and is_substitute(revision):
         size = sum(file.stat().st_size for file in copy.rglob("*") if file.is_file())
@@ -169,14 +173,32 @@ def task_parts(task: AbsTask, limit: int, *, read: bool) -> list[TaskPart]:
         with quiet(), mirror.local_data(task):
             load_task(task, revision)
     if read and must_count:
-        # MTEB shows bars.
-        with nano_data(task), limited(task, limit), quiet(), redirect_stderr(StringIO()):
-            return list(_sizes(task, _counted(task)))
+        return list(_sizes(task, _statistics(task, limit, revision)))
     if limit:  # published sizes do not apply
         return []
     if is_nano(task):
         return [part.cut() for part in published]
     return published
+
+
+def _statistics(task: AbsTask, limit: int, revision: str) -> Mapping[str, Any]:
+    """Return the statistics of loaded data by split; those of built-in data are counted once.
+
+    The revision of built-in data is a digest of their content, so that counts are kept in the
+    cache.
+    """
+    if not task.metadata.dataset["path"].startswith(_BUILT_IN):
+        return _counted(task, limit)
+    selected = [list(task.eval_splits), list(task.hf_subsets), limit, is_nano(task)]
+    key = sha256_json([task.metadata.name, revision, selected, installed_version("mteb")])
+    file = paths.cache() / "sizes" / f"{key[:32]}.json"
+    with suppress(OSError, ValueError):  # not there yet, or damaged
+        statistics: dict[str, Any] = read_json(file)
+        return statistics
+    counted = _counted(task, limit)
+    with suppress(OSError):  # the disk is full, or may not be written to
+        write_json(file, counted)
+    return counted
 
 
 def _sizes(task: AbsTask, statistics: Mapping[str, Any]) -> Iterator[TaskPart]:
@@ -249,11 +271,17 @@ def _learns(task: AbsTask) -> bool:
     return bool(task.metadata.type == "Classification")
 
 
-def _counted(task: AbsTask) -> dict[str, Any]:
+def _counted(task: AbsTask, limit: int) -> dict[str, Any]:
     """Return the statistics of a loaded task by split, as MTEB publishes them.
 
     MTEB has no public method that counts without writing to its own folder.
     """
+    # MTEB shows bars.
+    with nano_data(task), limited(task, limit), quiet(), redirect_stderr(StringIO()):
+        return _statistics_of_loaded(task)
+
+
+def _statistics_of_loaded(task: AbsTask) -> dict[str, Any]:
     count = task._calculate_descriptive_statistics_from_split
     splits = list(task.eval_splits)
     if _learns(task):

@@ -9,12 +9,13 @@ from types import SimpleNamespace
 import pytest
 from helpers.study import TEXTS, write_retrieval
 
+from qwen3nb import paths
 from qwen3nb.answers.data import Data
 from qwen3nb.answers.one_model import PlannedRun, preflight_table, sweep_table
 from qwen3nb.datasets.mirror import MirrorError, data_revision
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb import availability, resources, speed
+from qwen3nb.evaluation.mteb import availability, resources, sizes, speed
 from qwen3nb.evaluation.mteb import plan as whole_plan
 from qwen3nb.evaluation.mteb.availability import (
     TO_RUN,
@@ -98,6 +99,30 @@ def test_what_tasks_will_cost():
     (news,) = costs(choose_tasks(tasks=["MindSmallReranking"]), speeds=[slow])
     assert (news.queries, news.candidates, news.hits) == (2_362_514, 97_008_807, 97_008_807)
     assert 60 * (news.minutes - news.beside) == pytest.approx(2 * 2_362_514)
+
+
+def test_built_in_data_are_counted_once(monkeypatch):
+    counted = []
+    count = sizes._statistics_of_loaded
+
+    def noted(task):
+        counted.append(task.metadata.name)
+        return count(task)
+
+    def numbers(limit):
+        (task,) = choose_tasks(tasks=["AuthorSTS"])
+        parts = sizes.task_parts(task, limit, read=True)
+        return [(part.columns, part.queries, part.candidates, part.rows) for part in parts]
+
+    monkeypatch.setattr(sizes, "_statistics_of_loaded", noted)
+    first_numbers = numbers(limit=0)
+    assert numbers(limit=0) == first_numbers
+    assert counted == ["AuthorSTS"]
+    assert numbers(limit=5) != first_numbers
+    assert counted == ["AuthorSTS"] * 2
+    for file in paths.cache().glob("sizes/*.json"):
+        file.write_text("{")  # damaged
+    assert numbers(limit=0) == first_numbers
 
 
 def test_only_the_texts_that_mteb_encodes_count():
