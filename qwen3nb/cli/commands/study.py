@@ -141,8 +141,8 @@ def book(tier: str | None, lessons: bool) -> None:
     qwen3nb book
     qwen3nb book --tier smoke --lessons
 
-    Pages without data are left out. `jupyter-book build book` also updates the pages, but checks
-    less.
+    Pages without data are left out; a book of which nothing has changed is kept. `jupyter-book
+    build book` also updates the pages, but checks less.
     """
     from qwen3nb.book.build import build_book
 
