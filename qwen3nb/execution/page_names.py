@@ -16,7 +16,6 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from qwen3nb import paths
-from qwen3nb.answers.run_trace import RunTrace, read_trace
 from qwen3nb.execution.parameters import (
     Declared,
     Notebook,
@@ -37,6 +36,8 @@ from qwen3nb.utils.format import escaped, option_words
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
+
+    from qwen3nb.answers.run_trace import RunTrace
 
 # Parameters for locations and computation, without effect on the page.
 _UNNAMED = ("cache", "map_file", "output_dir", "fresh", "verify", "runs")
@@ -310,6 +311,8 @@ def baselines_now(trace: RunTrace, values: Values) -> list[list[str]]:
 
 def is_old(page: Notebook) -> bool:
     """Return whether a page (as JSON) would now have other baselines, or newer records of them."""
+    from qwen3nb.answers.run_trace import read_trace  # with all comparisons, half a second
+
     trace = read_trace(page)
     if trace is None:  # a page without scores
         return False
@@ -322,6 +325,8 @@ def is_old(page: Notebook) -> bool:
 
 def is_measured(page: Notebook) -> bool:
     """Return whether another run would reuse every record, by their versions."""
+    from qwen3nb.answers.run_trace import read_trace  # with all comparisons, half a second
+
     trace = read_trace(page)
     if trace is None:  # a page without scores
         return True

@@ -39,9 +39,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import scipy  # loads scipy.stats on first use, which takes a second
+import scipy  # loads its parts on first use: scipy.stats takes a second
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
 
 from qwen3nb.metrics.columns import Column, numbers
 from qwen3nb.utils.format import names_in_words
@@ -198,7 +197,7 @@ def _student_length(moments: Moments, sign: float, *, level: float | Array, n: i
     skewness = _divide_or_zero(moments.cubes, moments.variances**1.5)
     skewness_error = math.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))  # in normal data
     skewness_beyond_error = np.maximum(0.0, sign * skewness - skewness_error)
-    t = stdtrit(n - 1, (1 + level) / 2)
+    t = scipy.special.stdtrit(n - 1, (1 + level) / 2)
     shift = _SKEWNESS_WEIGHT * skewness_beyond_error * (1 + 2 * t**2) / (6 * n)
     return np.asarray(_sample_deviations(moments, n) * (t / math.sqrt(n) + shift))
 
@@ -360,7 +359,7 @@ def correlation_interval(first: Array, second: Array, *, how: str, level: float)
     normal_deviation = 1.0  # in normal data, z has the error 1 / sqrt(n - 3) (Fisher 1921)
     if how == "spearman":
         normal_deviation = math.sqrt(1 + clipped_correlation**2 / 2)  # Bonett and Wright 2000
-    quantile = float(ndtri((1 + level) / 2))
+    quantile = float(scipy.special.ndtri((1 + level) / 2))
     half = quantile * max(deviation, normal_deviation) / math.sqrt(n - 3)
     centre = math.atanh(clipped_correlation)
     low, high = math.tanh(centre - half), math.tanh(centre + half)
@@ -436,7 +435,7 @@ def _rank_influence(ranks: Array, other: Array) -> Array:
 
 
 def _t_quantile(freedom: int, level: float) -> float:
-    return float(stdtrit(freedom, (1 + level) / 2))
+    return float(scipy.special.stdtrit(freedom, (1 + level) / 2))
 
 
 def excludes_zero(interval: Interval) -> bool:
