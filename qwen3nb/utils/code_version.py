@@ -1,7 +1,9 @@
 """Identify the code: the release, a digest of the package's files, the commit of a study."""
 
+import os
 import subprocess
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
 
@@ -13,13 +15,33 @@ _LENGTH = 12
 
 
 def code_digest() -> str:
-    """Return a digest of the files of this package."""
+    """Return a digest of the files of this package, which are read again if one has changed."""
     package = Path(__file__).resolve().parent.parent
     studies = package / "study" / "template"  # in a wheel only
+    stamps = frozenset(_stamps(package, without=str(studies)))
+    return _digest_of_files(package, stamps)
+
+
+_Stamp = tuple[str, int, int, int]  # path, size, and the times of content and inode
+
+
+def _stamps(folder: str | Path, *, without: str) -> Iterator[_Stamp]:
+    """Yield a stamp of each file of code in a folder, but for the folder ``without``."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.path != without:
+                    yield from _stamps(entry.path, without=without)
+            elif os.path.splitext(entry.name)[1] in _CODE:  # noqa: PTH122 - of each file, often
+                status = entry.stat()
+                yield entry.path, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@lru_cache(maxsize=1)
+def _digest_of_files(package: Path, stamps: frozenset[_Stamp]) -> str:
     digests: list[list[str]] = []
-    for file in sorted(package.rglob("*")):
-        if file.suffix in _CODE and not file.is_relative_to(studies):
-            digests.append([str(file.relative_to(package)), sha256_file(file)])
+    for file in sorted(Path(path) for path, *_ in stamps):
+        digests.append([str(file.relative_to(package)), sha256_file(file)])
     return sha256_json(digests)
 
 

@@ -5,8 +5,9 @@ import subprocess
 import pytest
 from helpers import REPOSITORY
 
+from qwen3nb.utils import code_version
 from qwen3nb.utils.book_settings import BookSettings, book_settings
-from qwen3nb.utils.code_version import git_commit
+from qwen3nb.utils.code_version import code_digest, git_commit
 
 
 def test_the_book_states_its_own_facts_or_nothing(home):
@@ -46,3 +47,31 @@ def test_the_commit_and_whether_anything_changed(tmp_path):
     assert git_commit(tmp_path) == commit
     (tmp_path / "a").write_text("2")
     assert git_commit(tmp_path) == f"{commit}-modified"
+
+
+def test_the_digest_of_the_code_follows_its_files_and_reads_them_once(tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    module = package / "utils" / "code_version.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("a = 1\n")
+    monkeypatch.setattr(code_version, "__file__", str(module))
+    read = []
+    digest_of = code_version.sha256_file
+    monkeypatch.setattr(
+        code_version, "sha256_file", lambda file: read.append(file.name) or digest_of(file)
+    )
+    first = code_digest()
+    assert (code_digest(), read) == (first, ["code_version.py"])
+    for change in (
+        lambda: module.write_text("a = 2\n"),
+        lambda: (package / "table.tsv").write_text("x\n"),
+        lambda: module.rename(module.with_name("other.py")),
+    ):
+        change()
+        second = code_digest()
+        assert second != first
+        first = second
+    (package / "notes.txt").write_text("no code\n")
+    (package / "study" / "template").mkdir(parents=True)
+    (package / "study" / "template" / "cell.py").write_text("of a study\n")
+    assert code_digest() == first
