@@ -23,10 +23,17 @@ from helpers.checkout import write_checkout
 from helpers.command_tree import commands
 from helpers.fenced_blocks import blocks_of
 from helpers.notebooks import execute_here, notebook_of, save
-from helpers.study import stand_in, with_small_pydocs, write_mirror, write_study
+from helpers.study import (
+    stand_in,
+    with_small_pydocs,
+    without_packaged_minilm,
+    write_mirror,
+    write_study,
+)
 
 from qwen3nb import paths
 from qwen3nb.cli.main import main
+from qwen3nb.datasets.pydocs.build import PyDocs
 from qwen3nb.execution.notebook import page_path
 
 MIRROR = "/data/mirror"
@@ -337,12 +344,41 @@ def test_the_page_of_a_lesson_is_beside_the_overview(home):
     assert page_path(paths.find_notebook("interference"), {}).parent == paths.book_runs()
 
 
+@pytest.fixture(scope="module")
+def tiny_minilm(checkpoint, tmp_path_factory):
+    """A mirror whose all-MiniLM-L6-v2 is tiny; the demo runs the lessons on the real one."""
+    from qwen3nb.report.card import extract
+
+    mirror = tmp_path_factory.mktemp("lessons") / "mirror"
+    folder = mirror / "sentence-transformers" / "all-MiniLM-L6-v2"
+    folder.parent.mkdir(parents=True)
+    extract(checkpoint, folder, label=folder.name, pooling="mean")
+    return mirror
+
+
+def with_a_third_of_texts(patch):
+    """Let the samples of PyDocs that lessons draw be smaller; the demo takes them whole."""
+    sample = PyDocs.sample
+
+    def third(pydocs, *, documents, queries):
+        if documents >= 300:
+            documents, queries = documents // 3, queries // 3
+        return sample(pydocs, documents=documents, queries=queries)
+
+    patch.setattr(PyDocs, "sample", third)
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_a_lesson_and_its_solution_run_without_the_demo(path, home, monkeypatch, shared_cache):
+def test_a_lesson_and_its_solution_run_without_the_demo(
+    path, home, monkeypatch, shared_cache, tiny_minilm
+):
     checkout = write_checkout(home, lessons=True)
     monkeypatch.setenv("QWEN3NB_CACHE", str(shared_cache))  # restored: a lesson sets its own
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tiny_minilm))
+    without_packaged_minilm(monkeypatch)
     with_small_pydocs(monkeypatch)
+    with_a_third_of_texts(monkeypatch)
     names = execute_here(
         checkout / "notebooks" / "guide" / path.name, None, FEWER.get(path.stem, {})
     )

