@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,24 @@ def pytest_collection():
     try:
         return (yield)
     finally:
+        seed_no_missing_gpu()
         gc.freeze()
         gc.set_threshold(5000)  # the default, 700, means a pass for every few rows of a table
         gc.enable()
+
+
+def seed_no_missing_gpu():
+    """Let seeds of GPUs that are not there be forgotten.
+
+    Else torch keeps each for later with the stack of its caller as text, which takes milliseconds
+    below pytest; MTEB sets seeds for each of its tasks, of which there are a thousand.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:  # only tests without it were collected
+        return
+    for devices in (torch.cuda, torch.xpu, torch.mtia):
+        if not devices.is_available():
+            devices.manual_seed_all = lambda seed: None
 
 
 def pytest_xdist_auto_num_workers():

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from functools import cache
 from types import SimpleNamespace
 
 import mteb
@@ -17,6 +18,7 @@ from qwen3nb.evaluation.mteb.costs import costs
 from qwen3nb.evaluation.mteb.evaluate import TaskItem
 from qwen3nb.evaluation.mteb.per_query import Slice, score_task
 from qwen3nb.evaluation.mteb.select import choose_tasks, split_groups, task_key
+from qwen3nb.evaluation.mteb.sizes import task_parts
 from qwen3nb.evaluation.run import Run
 from qwen3nb.models.load import load_encoder, load_model
 
@@ -85,7 +87,9 @@ def test_every_form_of_clusterings(measures, right, monkeypatch):
 
 
 @pytest.mark.integration
-def test_every_task_and_benchmark_has_a_line(tmp_path):
+def test_every_task_and_benchmark_has_a_line(tmp_path, monkeypatch):
+    # Sizes do not depend on the model, and a thousand files have them.
+    monkeypatch.setattr("qwen3nb.evaluation.mteb.costs.task_parts", cache(task_parts))
     models = [load_model("random", cache=False, show_progress=False), load_model("bm25")]
     run = Run(output=tmp_path)
     with warnings.catch_warnings():
