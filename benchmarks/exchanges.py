@@ -60,7 +60,7 @@ class Named:
 
 
 class Scorer:
-    """Scores adapters of one base on PyDocs' sample, each combination of changes once."""
+    """Scores adapters of one base on PyDocs' sample."""
 
     def __init__(self, base: Path) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -78,7 +78,6 @@ class Scorer:
                 weight = module.weight.detach().clone()
                 self.trained[name] = weight
                 self.random[name] = torch.randn(weight.shape, generator=generator) * weight.std()
-        self._known: dict[str, dict[str, float]] = {}
         (collection,) = find_collections(embedded_task(TASK))
         self.queries = sorted(collection.queries)
         documents = sorted({name for query in self.queries for name in collection.qrels[query]})
@@ -94,15 +93,9 @@ class Scorer:
         texts = [collection.documents[document] for document in documents]
         self._document_rows = train_lora._token_ids(tokenizer, texts, _LENGTH)
 
+    @torch.inference_mode()
     def scores(self, changes: Changes) -> dict[str, float]:
         """Return nDCG@10 by query, of the random base with these changes."""
-        key = str([(name, id(changes[name])) for name in sorted(changes)])
-        if key not in self._known:  # with two layers, half of all combinations come twice
-            self._known = {**self._known, key: self._scores(changes)}
-        return self._known[key]
-
-    @torch.inference_mode()
-    def _scores(self, changes: Changes) -> dict[str, float]:
         for name, module in self._model.named_modules():
             if name in self.random:
                 change = changes[name]
@@ -134,14 +127,24 @@ def costs(
     specialist: AdapterChanges,
 ) -> TaskCosts:
     """Exchange each layer, and return what it costs."""
+    known: dict[tuple[int, ...], dict[str, float]] = {}
+
+    def scored(changes: Changes) -> dict[str, float]:
+        """Score each combination once: of two layers, half of all come twice."""
+        # Ids tell changes apart only while these exist, so no trial reads another's scores.
+        key = tuple(id(changes[name]) for name in sorted(changes))
+        if key not in known:
+            known[key] = scorer(changes)
+        return known[key]
+
     first, second = dict(joint.by_module), dict(specialist.by_module)
-    columns = {JOINT: scorer(first), SPECIALIST: scorer(second)}
+    columns = {JOINT: scored(first), SPECIALIST: scored(second)}
     parts = parts_of(joint, specialist, by="layer")
     for part, modules in parts.items():
-        columns[into(JOINT, part)] = scorer({**first, **{name: second[name] for name in modules}})
-        columns[into(SPECIALIST, part)] = scorer(
-            {**second, **{name: first[name] for name in modules}}
-        )
+        of_first = {name: first[name] for name in modules}
+        of_second = {name: second[name] for name in modules}
+        columns[into(JOINT, part)] = scored({**first, **of_second})
+        columns[into(SPECIALIST, part)] = scored({**second, **of_first})
     matrix = join(columns, task=TASK, metric="nDCG@10")
     return task_costs("embedding", [ExchangedScores(0, tuple(parts), (matrix,))], n_resamples=2000)
 

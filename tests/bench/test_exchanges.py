@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from helpers.adapters import save_adapter
 
-from benchmarks.exchanges import count, noisy, permuted, shown
+from benchmarks.exchanges import costs, count, noisy, permuted, shown
 from qwen3nb.models.kinds.adapter_exchange import parts_of, read_changes
 
 
@@ -36,3 +36,19 @@ def test_trials_are_counted():
     assert (row.trials, row.right, row.costly, row.either) == (2, 1, 1, 1)
     line = shown([row]).splitlines()[1]
     assert line.split() == ["damage", "2", "1", "1", "1", "0.100", "0.200"]
+
+
+def test_a_combination_of_layers_is_scored_once_and_anew_in_each_trial(tmp_path):
+    """Layers 0 and 1 and the embeddings: two adapters, and six with one part of the other."""
+    joint = read_changes(save_adapter(tmp_path / "a", 0))
+    specialist = noisy(joint, 0.1, np.random.default_rng(0))
+    asked = []
+
+    def scorer(changes):
+        asked.append(changes)
+        return {f"q{row}": row / (10 + len(asked)) for row in range(10)}
+
+    parts = len(parts_of(joint, specialist, by="layer"))
+    for trial in (1, 2):
+        costs(scorer, joint, specialist)
+        assert len(asked) == trial * (2 + 2 * parts)
