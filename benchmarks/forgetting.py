@@ -29,7 +29,6 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from benchmarks.options import command
-from qwen3nb.analysis.comparison.finer_scores import FINER, finer_scores
 from qwen3nb.analysis.comparison.forgotten_groups import Verdict, compare_groups
 from qwen3nb.analysis.comparison.group_changes import QueryGroup, unlike_the_rest
 from qwen3nb.analysis.comparison.query_groups import length_groups, topics_and_words
@@ -145,20 +144,21 @@ class Toy:
             optimizer.step()
 
     @torch.no_grad()
-    def ranks(self) -> dict[str, int]:
-        """Return the rank, from 0, of the first relevant document of each query."""
+    def scores(self) -> dict[str, float]:
+        """Return nDCG@10 of each query that is searched, of its first relevant document."""
         data = self.texts
         documents = list(data.collection.documents)
         cosines = (
             self.vectors(data.texts) @ self.vectors(list(data.collection.documents.values())).T
         )
-        ranks = {}
+        scores = {}
         for row, position in enumerate(data.test):
             query = data.queries[position]
             (relevant, *_) = data.collection.qrels[query]
             own = cosines[row, documents.index(relevant)]
-            ranks[query] = int((cosines[row] > own).sum())
-        return ranks
+            rank = int((cosines[row] > own).sum())
+            scores[query] = 1 / np.log2(rank + 2) if rank < 10 else 0.0
+        return scores
 
 
 @dataclass(frozen=True)
@@ -199,15 +199,14 @@ def _drops(texts: Texts, groups: Sequence[QueryGroup]) -> list[Drop]:
     for topic, pattern in tqdm(DROPPED.items(), desc="dropped topics", unit="topic"):
         toy = Toy(texts, seed=0)
         toy.train(steps=_STEPS)
-        before = toy.ranks()
+        before = toy.scores()
         toy.train(steps=_STEPS_OF_DROP, dropped=pattern)
-        matrix, finer = _matrices(texts, {"before": before, "after": toy.ranks()})
+        matrix = _matrix(texts, {"before": before, "after": toy.scores()})
         has_topic = np.array([texts.is_of(pattern, row) for row in texts.test])
         change = matrix.column("after") - matrix.column("before")
         _, changes = compare_groups(
-            matrix, groups, before="before", after="after", finer=finer, n_resamples=_DRAWS
+            matrix, groups, before="before", after="after", n_resamples=_DRAWS
         )
-        in_finer = finer.column("after") - finer.column("before")
         forgotten = [group for group in changes if group.verdict == Verdict.FORGOTTEN]
         shares = [has_topic[list(group.group.members)].mean() for group in forgotten]
         usual = float(has_topic.mean())
@@ -218,7 +217,7 @@ def _drops(texts: Texts, groups: Sequence[QueryGroup]) -> list[Drop]:
             rest=float(change[~has_topic].mean()),
             named="; ".join(group.label for group in forgotten),
             share=float(shares[0]) if shares else 0.0,
-            alone=_p_value_alone(in_finer, has_topic, matrix.clusters),
+            alone=_p_value_alone(change, has_topic, matrix.clusters),
             false=sum(share <= usual for share in shares),
         )
         rows.append(row)
@@ -237,45 +236,28 @@ def _nulls(texts: Texts, groups: Sequence[QueryGroup], pairs: int) -> tuple[int,
     needed = 2
     while needed * (needed - 1) // 2 < pairs:
         needed += 1
-    ranks = []
+    scores = []
     for seed in tqdm(range(needed), desc="trainings", unit="seed"):
         toy = Toy(texts, seed)
         toy.train(steps=_STEPS)
-        ranks.append(toy.ranks())
+        scores.append(toy.scores())
     of_seeds = 0
     of_flips = 0
     all_pairs = list(islice(combinations(range(needed), 2), pairs))
     for number, (first, second) in enumerate(tqdm(all_pairs, desc="pairs", unit="pair")):
-        both = _matrices(texts, {"before": ranks[first], "after": ranks[second]})
-        flipped = [_flipped(matrix, seed=number) for matrix in both]
-        of_seeds += _names_any(*both, groups)
-        of_flips += _names_any(*flipped, groups)
+        matrix = _matrix(texts, {"before": scores[first], "after": scores[second]})
+        of_seeds += _names_any(matrix, groups)
+        of_flips += _names_any(_flipped(matrix, seed=number), groups)
     return of_seeds, of_flips
 
 
-def _matrices(
-    texts: Texts, ranks: Mapping[str, Mapping[str, int]]
-) -> tuple[ScoreMatrix, ScoreMatrix]:
-    """Return nDCG@10 of models by their ranks, and the finer scores: a document per query."""
-    columns: dict[str, dict[str, float]] = {}
-    finer: dict[str, dict[str, float]] = {}
-    for name, of_queries in ranks.items():
-        rank = np.array(list(of_queries.values()))
-        ndcg = np.where(rank < 10, 1 / np.log2(rank + 2), 0)
-        precision = np.where(rank < 100, 1 / (rank + 1), 0)
-        columns[name] = dict(zip(of_queries, ndcg.tolist(), strict=True))
-        finer[name] = dict(zip(of_queries, finer_scores(precision).tolist(), strict=True))
+def _matrix(texts: Texts, columns: Mapping[str, Mapping[str, float]]) -> ScoreMatrix:
     clusters = texts.collection.clusters
-    return (
-        join(columns, task="PyDocs", metric="nDCG@10", clusters=clusters),
-        join(finer, task="PyDocs", metric=FINER, clusters=clusters),
-    )
+    return join(columns, task="PyDocs", metric="nDCG@10", clusters=clusters)
 
 
-def _names_any(matrix: ScoreMatrix, finer: ScoreMatrix, groups: Sequence[QueryGroup]) -> bool:
-    _, changes = compare_groups(
-        matrix, groups, before="before", after="after", finer=finer, n_resamples=_DRAWS
-    )
+def _names_any(matrix: ScoreMatrix, groups: Sequence[QueryGroup]) -> bool:
+    _, changes = compare_groups(matrix, groups, before="before", after="after", n_resamples=_DRAWS)
     return any(change.test.is_named for change in changes)
 
 
@@ -291,7 +273,7 @@ def _flipped(matrix: ScoreMatrix, *, seed: int) -> ScoreMatrix:
         "after": dict(zip(matrix.queries, np.where(exchanged, first, second), strict=True)),
     }
     clusters = dict(zip(matrix.queries, names, strict=True))
-    return join(columns, task="PyDocs", metric=matrix.metric, clusters=clusters)
+    return join(columns, task="PyDocs", metric="nDCG@10", clusters=clusters)
 
 
 def shown(found: Map) -> str:

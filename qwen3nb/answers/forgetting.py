@@ -7,7 +7,6 @@ and what was trained from it. What a group must show to be named stands in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
-from qwen3nb.analysis.comparison.finer_scores import FINER, SOURCE, finer_matrix
 from qwen3nb.analysis.comparison.forgotten_groups import GroupChange, Verdict, compare_groups
 from qwen3nb.analysis.comparison.group_changes import (
     FEWEST_CLUSTERS,
@@ -146,7 +144,7 @@ class Forgetting(Answer):
             "p\ncorrected": Cell(
                 p_value_text(change.test.p_value), value=change.test.p_value, strong=is_named
             ),
-            **self._against_the_rest(change),
+            "less\nthe rest": number(change.test.difference, "+.3f"),
             "before": number(before),
             "after": number(after),
             "queries": Cell(
@@ -155,19 +153,6 @@ class Forgetting(Answer):
                 value=change.change.n,
             ),
         }
-
-    def _against_the_rest(self, change: GroupChange) -> dict[str, object]:
-        """Return the cell of a group against the rest: a factor, of finer scores."""
-        difference = change.test.difference
-        if not self.is_finer:
-            return {"less\nthe rest": number(difference, "+.3f")}
-        factor = None if difference is None else math.exp(difference)
-        return {f"{SOURCE}\n× the rest": number(factor, ".2f")}
-
-    @property
-    def is_finer(self) -> bool:
-        """Whether finer scores than those of the main metric decide."""
-        return any(change.finer is not None for change in self.groups)
 
     def _method(self, compared: int) -> str:
         """Say how groups were made and tested."""
@@ -181,15 +166,9 @@ class Forgetting(Answer):
         topics = "the queries' own words (tf-idf, reduced to 50 dimensions)"
         if self.vectors:
             topics = f"the queries' vectors by {self.vectors}"
-        decisive = ""
-        if self.is_finer:
-            decisive = (
-                f"Verdict and p: by the logarithm of {SOURCE}, which also moves below rank 10. "
-                "× the rest: the factor of its geometric mean, over that of the rest. "
-            )
         return (
-            f"{decisive}Topics: clusters of {topics}, named by the words of highest log-odds. "
-            f"{others}p: the share "
+            f"Topics: clusters of {topics}, named by the words of highest log-odds. {others}p: the "
+            "share "
             f"of {self.n_resamples:,} shuffles of the differences in which any of "
             f"{plural(compared, 'group')} is as far from the rest. A named group leaves before the "
             "next is looked for, so the rest is what no group above has. Intervals are of each "
@@ -261,7 +240,6 @@ class Forgetting(Answer):
                 "after": after,
                 "change": change.change.difference,
                 "interval": change.change.interval,
-                "compared_by": FINER if change.finer else change.change.metric,
                 "less_the_rest": change.test.difference,
                 "p_value": change.test.p_value,
                 "verdict": str(change.verdict),
@@ -400,13 +378,11 @@ def forgetting(
         query_vectors = np.asarray(model.encode(texts, role="query"))
         label = model.label
     groups = query_groups(explorer, texts, topics=topics, vectors=query_vectors, seed=seed)
-    records = dict(zip((pair.before, pair.after), pair.records, strict=True))
     overall, changes = compare_groups(
         explorer.matrix,
         groups,
         before=pair.before,
         after=pair.after,
-        finer=finer_matrix(explorer.matrix, records),
         alpha=alpha,
         n_resamples=n_resamples,
         seed=seed,

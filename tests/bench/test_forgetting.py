@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.forgetting import Texts, Toy, _flipped, _matrices
+from benchmarks.forgetting import Texts, Toy, _flipped, _matrix
 from qwen3nb.datasets.collection import TestCollection
 
 WORDS = ["red", "blue", "green", "black", "white", "small", "large", "round"]
@@ -27,23 +27,21 @@ def texts():
 def test_a_dropped_word_is_unlearned_and_others_stay(texts):
     toy = Toy(texts, seed=0)
     toy.train(steps=40)
-    before = toy.ranks()
+    before = toy.scores()
     toy.train(steps=40, dropped="red")
-    matrix, finer = _matrices(texts, {"before": before, "after": toy.ranks()})
+    matrix = _matrix(texts, {"before": before, "after": toy.scores()})
     change = matrix.column("after") - matrix.column("before")
     is_red = np.array([texts.is_of("red", row) for row in texts.test])
     assert change[is_red].mean() < change[~is_red].mean() - 0.1
-    finer_change = finer.column("after") - finer.column("before")
-    assert finer_change[is_red].mean() < finer_change[~is_red].mean() - 0.1
 
 
 def test_flips_exchange_models_and_keep_sizes(texts):
     columns = {
-        "before": dict.fromkeys(texts.queries, 0),  # nDCG@10 is 1
-        "after": dict.fromkeys(texts.queries, 1),
+        "before": dict.fromkeys(texts.queries, 0.1),
+        "after": dict.fromkeys(texts.queries, 0.4),
     }
-    matrix, _ = _matrices(texts, columns)
+    matrix = _matrix(texts, columns)
     flipped = _flipped(matrix, seed=0)
     change = flipped.column("after") - flipped.column("before")
-    assert np.abs(change) == pytest.approx(1 - 1 / np.log2(3))
+    assert np.abs(change) == pytest.approx(0.3)
     assert 0 < (change > 0).sum() < len(change)

@@ -9,9 +9,6 @@ spared. The word says how:
     learned       scores rose, and unlike those of the rest
     left behind   below what the rest changed by, without a fall of its own that is shown
     spared        above what the rest changed by, without a rise of its own that is shown
-
-Where records have them, finer scores decide all of this (`finer_scores`): they also see what falls
-from rank 20 to 90. The change that is shown is that of the main metric.
 """
 
 from __future__ import annotations
@@ -43,14 +40,8 @@ class Verdict(StrEnum):
 class GroupChange:
     """How the scores of a group of queries changed."""
 
-    change: PairedDifference  # after minus before, on its queries alone, in the main metric
+    change: PairedDifference  # after minus before, on its queries alone
     test: GroupTest  # against the rest
-    finer: PairedDifference | None = None  # the change in the finer scores, if these decide
-
-    @property
-    def decisive(self) -> PairedDifference:
-        """The change that decides: in the finer scores, if there are any."""
-        return self.finer or self.change
 
     @property
     def group(self) -> QueryGroup:
@@ -64,11 +55,11 @@ class GroupChange:
             return Verdict.TOO_SMALL
         if not self.test.is_named:
             return Verdict.AS_THE_REST
-        is_own = _is_shown(self.decisive)
+        is_own = _is_shown(self.change)
         if (self.test.difference or 0.0) < 0:
-            has_fallen = is_own and self.decisive.difference < 0
+            has_fallen = is_own and self.change.difference < 0
             return Verdict.FORGOTTEN if has_fallen else Verdict.LEFT_BEHIND
-        has_risen = is_own and self.decisive.difference > 0
+        has_risen = is_own and self.change.difference > 0
         return Verdict.LEARNED if has_risen else Verdict.SPARED
 
     @property
@@ -88,7 +79,6 @@ def compare_groups(
     *,
     before: str,
     after: str,
-    finer: ScoreMatrix | None = None,
     alpha: float = ALPHA,
     n_resamples: int = DRAWS,
     seed: int = 0,
@@ -100,7 +90,6 @@ def compare_groups(
         groups: of its queries, by position.
         before: the name of the earlier model.
         after: the name of the later model.
-        finer: finer scores on the same queries, which then decide; by default, ``matrix`` does.
         alpha: the family-wise error rate of naming a group.
         n_resamples: number of shuffles, and of sign flips.
         seed: of both.
@@ -109,27 +98,26 @@ def compare_groups(
         The change over all queries, and those of the groups, the named ones first. Of groups
         that are not listed, only the named ones are returned.
     """
-    decisive = finer or matrix
 
     @cache
-    def decisive_change_of(group: QueryGroup) -> PairedDifference:
-        return change_on(decisive, group.members)
+    def change_of(group: QueryGroup) -> PairedDifference:
+        return change_on(group.members)
 
-    def change_on(scores: ScoreMatrix, members: Sequence[int]) -> PairedDifference:
-        part = scores.at(members)
+    def change_on(members: Sequence[int]) -> PairedDifference:
+        part = matrix.at(members)
         (change,) = paired_differences(part, pairs=[(after, before)], draws=n_resamples, seed=seed)
         return change
 
-    every_query = range(len(matrix.queries))
-    is_overall_shown = change_on(decisive, every_query).significant(alpha)
+    overall = change_on(range(len(matrix.queries)))
+    is_overall_shown = overall.significant(alpha)
 
     def turn_of(group: QueryGroup) -> int:
-        if _is_shown(decisive_change_of(group)):
+        if _is_shown(change_of(group)):
             return 1
         return 2 if is_overall_shown else 0
 
     tests = unlike_the_rest(
-        decisive.column(after) - decisive.column(before),
+        matrix.column(after) - matrix.column(before),
         groups,
         clusters=matrix.clusters,
         turn_of=turn_of,
@@ -140,7 +128,5 @@ def compare_groups(
     changes = []
     for test in tests:
         if test.group.is_listed or test.is_named:
-            change = change_on(matrix, test.group.members)
-            in_finer = None if finer is None else decisive_change_of(test.group)
-            changes.append(GroupChange(change, test, in_finer))
-    return change_on(matrix, every_query), changes
+            changes.append(GroupChange(change_of(test.group), test))
+    return overall, changes
