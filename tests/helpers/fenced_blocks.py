@@ -15,6 +15,7 @@ REASONS = (
     "needs a second machine",
     "needs a server",
     "needs another library",
+    "needs records of yours",
     "needs trained adapters",
     "sets up your shell",
     "takes minutes",
