@@ -37,7 +37,7 @@ from qwen3nb.report.card import card_text
 from qwen3nb.report.render.home import record_link
 from qwen3nb.study import is_outdated
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.atomic_files import exclusive_lock, new_folder, read_json
+from qwen3nb.utils.atomic_files import exclusive_lock, new_folder, read_json, sweep_leftovers
 from qwen3nb.utils.children import run_program
 from qwen3nb.utils.format import escaped
 from qwen3nb.utils.hardware import available_memory
@@ -396,6 +396,8 @@ def build_book(
     records_before = record_stamps()
     failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
     if not failures and is_up_to_date(target):
+        with exclusive_lock(target, purpose="builds"):
+            sweep_leftovers(target)  # of a build that was killed right after its last step
         say("the book is up to date: nothing has changed since it was built", err=True)
         return index
     # Only the last of the three kinds of failures stops the build.
