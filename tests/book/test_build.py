@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-from helpers.checkout import write_checkout
+from helpers.checkout import shorten_manual, write_checkout
 from helpers.html import HOSTILE
 from helpers.notebooks import notebook_of, save
 from helpers.records import amend, failure, make, tier_records
@@ -59,6 +59,7 @@ def test_a_bare_build_shows_what_there_is_from_wherever_it_is_started(
     checkout, tmp_path, monkeypatch
 ):
     """Without results, with a notebook of the reader's own and a page that failed, inertly."""
+    shorten_manual(checkout)
     mine = notebook_of("'load_results', 6 * 7")
     mine.metadata = {}  # neither ours nor of any kernel
     mine.cells = [mine.cells[0], mine.cells[2]]  # and without parameters

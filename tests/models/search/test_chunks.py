@@ -301,7 +301,7 @@ def test_an_answer_at_the_end_of_a_long_document_is_found(tmp_path):
             "id": f"d{number}",
             "text": " ".join([*random.Random(number).choices(CHATTER, k=24), fact]),
         }
-        for number, fact in enumerate([*FACTS.values(), *CHATTER * 5])
+        for number, fact in enumerate([*FACTS.values(), *CHATTER * 3])
     ]
     queries = [
         {"id": f"q{number}", "query": query, "relevance_grades": {f"d{number}": 3}}
