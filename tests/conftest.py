@@ -19,6 +19,10 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # The models here are tiny, and the tests share the cores: more threads would only wait.
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+# Ray starts its workers at low priority, and ends those that take longer than a minute. Beside the
+# other tests they would never come to anything.
+os.environ.setdefault("RAY_worker_niceness", "0")
+os.environ.setdefault("RAY_worker_register_timeout_seconds", "600")
 # As a terminal sets them; tests that need others set them. A shell ignores the first in a job in
 # the background, nohup the second, and some servers the third.
 for number, handler in (

@@ -64,6 +64,9 @@ _CLOCK_TOLERANCE = 60.0  # seconds that the clock of a node may differ
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
     "RAY_task_oom_retries": "3",  # otherwise a run too large for its node is repeated forever
+    # Workers begin at low priority. On a busy machine that takes longer than a minute, after which
+    # Ray would begin with another one, over and over.
+    "RAY_worker_register_timeout_seconds": "600",
     "RAY_DEDUP_LOGS": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",  # of this process too, whose log is the terminal
 }

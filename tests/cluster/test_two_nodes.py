@@ -40,8 +40,8 @@ STORE = 80 << 20  # bytes of shared memory of a node, near the least that Ray ta
 # A node that no longer answers counts as dead after about a second, not after 30.
 QUICK = {
     "health_check_initial_delay_ms": 1000,
-    "health_check_period_ms": 300,
-    "health_check_failure_threshold": 3,
+    "health_check_period_ms": 500,
+    "health_check_failure_threshold": 6,  # fewer are missed by a node that is only busy
 }
 
 
