@@ -42,13 +42,13 @@ def test_a_combination_of_layers_is_scored_once_and_anew_in_each_trial(tmp_path)
     """Layers 0 and 1 and the embeddings: two adapters, and six with one part of the other."""
     joint = read_changes(save_adapter(tmp_path / "a", 0))
     specialist = noisy(joint, 0.1, np.random.default_rng(0))
-    asked = []
+    requested = []
 
     def scorer(changes):
-        asked.append(changes)
-        return {f"q{row}": row / (10 + len(asked)) for row in range(10)}
+        requested.append(changes)
+        return {f"q{row}": row / (10 + len(requested)) for row in range(10)}
 
     parts = len(parts_of(joint, specialist, by="layer"))
     for trial in (1, 2):
         costs(scorer, joint, specialist)
-        assert len(asked) == trial * (2 + 2 * parts)
+        assert len(requested) == trial * (2 + 2 * parts)

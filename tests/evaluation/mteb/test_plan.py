@@ -101,7 +101,7 @@ def test_what_tasks_will_cost():
     assert 60 * (news.minutes - news.beside) == pytest.approx(2 * 2_362_514)
 
 
-def test_built_in_data_are_counted_once(monkeypatch):
+def test_built_in_data_are_counted_once(own_cache, monkeypatch):
     counted = []
     count = sizes._statistics_of_loaded
 
