@@ -188,7 +188,8 @@ class Precision(Answer):
         return Table.of(
             rows,
             note="On the CPU. Equivalent to float32 by the 95 % interval. sentence-transformers "
-            "has the same dtype, or float32 for int8; the peak is that of the dtype.",
+            "has the same dtype, or float32 for int8; the peak is that of the dtype. A dtype that "
+            "this processor only emulates is left out.",
             name="precision",
             caption="Speed, vectors and scores in 16 and 8 bits.",
         )

@@ -24,7 +24,7 @@ from qwen3nb.bench.matrix_peak import MatrixPeak, encoder_limit
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.metrics.retrieval import score_run
-from qwen3nb.models.inference.int8_linear import runs_in_int8
+from qwen3nb.models.inference.int8_linear import attention_dtype, runs_in_int8
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import DTYPES, Vectors
@@ -78,6 +78,19 @@ class PrecisionBench:
         return "not shown", ""
 
 
+def fast_dtypes() -> tuple[str, ...]:
+    """Return the dtypes with fewer bits that this processor multiplies faster than float32.
+
+    Without products in bfloat16 it emulates them, and sentence-transformers takes many minutes.
+    """
+    dtypes = []
+    if attention_dtype() is not None:
+        dtypes.append("bfloat16")
+    if runs_in_int8():
+        dtypes.append("int8")
+    return tuple(dtypes)
+
+
 def bench_precision(
     model: str,
     *,
@@ -91,7 +104,7 @@ def bench_precision(
     Args:
         model: as for `qwen3nb.bench.encode.bench_encode`.
         pydocs: what is searched, PyDocs or a sample of it.
-        dtypes: besides float32; None for bfloat16, and int8 where the CPU has VNNI.
+        dtypes: besides float32; None for `fast_dtypes`.
         texts: number of timed texts.
         rounds: number of timed rounds, after an untimed one.
 
@@ -99,7 +112,7 @@ def bench_precision(
         ValueError: an unknown model or dtype.
     """
     if dtypes is None:
-        dtypes = ("bfloat16", "int8") if runs_in_int8() else ("bfloat16",)
+        dtypes = fast_dtypes()
     for dtype in dtypes:
         check_choice("dtype", dtype, DTYPES)
     names = list(dict.fromkeys(("float32", *dtypes)))

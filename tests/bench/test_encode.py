@@ -5,9 +5,11 @@ import os
 from dataclasses import asdict, replace
 
 import pytest
+import torch
 from helpers import TEXTS
 
 from benchmarks.evaluation import bench_evaluation
+from qwen3nb.bench import precision
 from qwen3nb.bench.compare import compare_runs
 from qwen3nb.bench.encode import (
     EncodeBench,
@@ -118,6 +120,18 @@ def test_two_kept_runs_are_compared(tmp_path):
     ):
         with pytest.raises(ValueError, match=refusal):
             compare_runs(first, wrong)
+
+
+@pytest.mark.parametrize("has_bfloat16", [True, False])
+@pytest.mark.parametrize("has_int8", [True, False])
+def test_only_what_the_processor_multiplies_is_timed_by_default(
+    monkeypatch, has_bfloat16, has_int8
+):
+    dtype = torch.bfloat16 if has_bfloat16 else None
+    monkeypatch.setattr(precision, "attention_dtype", lambda: dtype)
+    monkeypatch.setattr(precision, "runs_in_int8", lambda: has_int8)
+    assert ("bfloat16" in precision.fast_dtypes()) == has_bfloat16
+    assert ("int8" in precision.fast_dtypes()) == has_int8
 
 
 @pytest.mark.integration
