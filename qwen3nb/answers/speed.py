@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.answers.answer import Answer
@@ -100,7 +101,8 @@ class Speed(Answer):
         """A row per model, texts and method; ratios are to the first method of each set."""
         rows = []
         setups = []
-        busiest = max((bench.others for bench in self.benches), key=_cores, default=OtherWork())
+        works = [bench.others for bench in self.benches]
+        busiest = max(works, key=attrgetter("cores"), default=OtherWork())
         warning = f" But {busiest.warning}." if busiest.warning else ""
         for bench in self.benches:
             rows += [_row(bench, timing) for timing in bench.timings]
@@ -269,10 +271,6 @@ def _precision_sentence(bench: PrecisionBench, timing: PrecisionTiming) -> str:
 
 def _times(ratio: float) -> Cell:
     return Cell(f"{ratio:.2f} ×", value=ratio)
-
-
-def _cores(work: OtherWork) -> float:
-    return work.cores
 
 
 def _share(value: float | None) -> Cell:

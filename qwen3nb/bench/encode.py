@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.bench.harness import OtherWork, Row, in_turn, other_work, table, timed
-from qwen3nb.bench.matrix_peak import MatrixPeak, encoder_limit
+from qwen3nb.bench.matrix_peak import MatrixPeak, encoder_limit, sample_all
 from qwen3nb.bench.peers import PEERS, load_graph
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
 from qwen3nb.datasets.rows import DataError, numbered_json_rows, numbered_lines
@@ -360,12 +360,7 @@ def _compare_methods(
     gflop, peaks = methods.limits(rows)
     batch_sizes = {way: best_batch_size(peer, texts) for way, peer in methods.peers.items()}
     calls = methods.calls(texts, batch_sizes)
-
-    # After each round, so that the peaks are measured under the same load as the methods.
-    def sample_peaks() -> None:
-        for peak in peaks.values():
-            peak.sample()
-
+    sample_peaks = partial(sample_all, peaks.values())
     with other_work() as others:
         medians, vectors = in_turn(calls, rounds=rounds, after=sample_peaks)
     reference = unit(vectors[methods.our_name("float32")])

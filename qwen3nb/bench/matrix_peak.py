@@ -8,7 +8,7 @@ that the result needs, so padding lowers it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -162,6 +162,12 @@ class MatrixPeak:
     def share(self, gflop: float, seconds: float) -> float:
         """The share of the peak that ``gflop`` in ``seconds`` reach."""
         return gflop / seconds / self.gflops
+
+
+def sample_all(peaks: Iterable[MatrixPeak]) -> None:
+    """Sample each peak; after a round of methods, so that the same load is on both."""
+    for peak in peaks:
+        peak.sample()
 
 
 def _sum_of_rows(counts: Mapping[int, int]) -> int:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from qwen3nb.analysis.stats.paired_tests import equivalence
 from qwen3nb.bench.encode import bench_texts, best_batch_size, neural_encoder
 from qwen3nb.bench.harness import in_turn
-from qwen3nb.bench.matrix_peak import MatrixPeak, encoder_limit
+from qwen3nb.bench.matrix_peak import MatrixPeak, encoder_limit, sample_all
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.metrics.retrieval import score_run
@@ -149,12 +149,7 @@ def _time_dtypes(
         work[dtype], peaks[dtype] = encoder_limit(our_encoder.runner, rows, dtype=dtype)
         calls[dtype] = partial(our_encoder.encode, texts)
         calls[_peer_name(dtype)] = partial(peer_vectors, peer, texts, batch_size=batch_size)
-
-    # After each round, so that the peak is measured under the same load as the methods.
-    def sample_peaks() -> None:
-        for peak in peaks.values():
-            peak.sample()
-
+    sample_peaks = partial(sample_all, peaks.values())
     medians, _ = in_turn(calls, rounds=rounds, after=sample_peaks)  # without the vectors
     speeds = {}
     for dtype in dtypes:

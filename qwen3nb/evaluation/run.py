@@ -275,17 +275,15 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     has_many_items = kind in ("tasks", "data sets")
     hidden = not (has_many_items and run.show_progress)
     options: dict[str, Any] = {"label": label, "unit": kind.removesuffix("s"), "disable": hidden}
-    of_others = []  # jobs that another process is at
-    bar = TaskBar(all_jobs, names=outcomes.names, **options)
-    for name, find in bar:
-        bar.begin(name)
-        if not outcomes.add(name, find, may_wait=len(all_jobs) == 1):
-            of_others.append((name, find))
-    if of_others:  # by now most of them have records
-        bar = TaskBar(of_others, names=outcomes.names, **options)
+    pending, may_wait = all_jobs, len(all_jobs) == 1
+    while pending:
+        of_others = []  # jobs that another process is at
+        bar = TaskBar(pending, names=outcomes.names, **options)
         for name, find in bar:
             bar.begin(name)
-            outcomes.add(name, find, may_wait=True)
+            if not outcomes.add(name, find, may_wait=may_wait):
+                of_others.append((name, find))
+        pending, may_wait = of_others, True  # by now most of them have records
     outcome = outcomes.in_order(label, kind)
     if run.strict:
         outcome.raise_failures()
