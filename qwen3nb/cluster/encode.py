@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from qwen3nb.cluster.nodes import (
     LOCAL,
+    Cluster,
     ClusterError,
     KnownNodes,
     Node,
-    Ray,
     Reference,
     connected,
     difference,
@@ -118,11 +118,11 @@ def encode_on_cluster(
     """
     check_folder(folder)
     source, folder = source.resolve(), folder.resolve()
-    with connected(address) as ray:
+    with connected(address) as cluster:
         device = options.get("device", "auto")
         if device.startswith("cuda:"):
             raise ClusterError(f"--device {device}: Ray gives each worker a GPU; expected cuda")
-        size = worker_size(nodes_of(ray), device=device, threads=threads)
+        size = worker_size(nodes_of(cluster.ray), device=device, threads=threads)
         # More parts than workers, so that all finish at about the same time.
         cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS_PER_WORKER * size.count)
         # The file of the texts, and its parts.
@@ -142,7 +142,7 @@ def encode_on_cluster(
             environment=sent_environment(),
         )
         show_progress = options.get("show_progress", True)
-        return _Encoding(ray, job, cuts).run(size, show_progress=show_progress)
+        return _Encoding(cluster, job, cuts).run(size, show_progress=show_progress)
 
 
 def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> WorkerSize:
@@ -228,8 +228,9 @@ def _facts(model: str) -> dict[str, str]:
 class _Encoding:
     """The driver's assignment of parts to workers."""
 
-    def __init__(self, ray: Ray, job: _EncodeJob, cuts: Cuts) -> None:
-        self._ray = ray
+    def __init__(self, cluster: Cluster, job: _EncodeJob, cuts: Cuts) -> None:
+        self._ray = cluster.ray
+        self._cluster = cluster
         self._job = job
         self._cuts = cuts
         self._source, parts = cuts  # the file of the texts, and its parts
@@ -268,7 +269,7 @@ class _Encoding:
 
     def _encode_all(self, size: WorkerSize, bar: tqdm) -> None:
         """Assign parts until all are done."""
-        nodes = KnownNodes(self._ray)
+        nodes = KnownNodes(self._cluster)
         while self._waiting_parts or self._encoding:
             self._assign()
             nodes.check_presence(cpus=size.cores, gpus=size.gpus)

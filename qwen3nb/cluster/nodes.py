@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 
@@ -51,14 +51,19 @@ _ADVICE = "Start one with `ray start --head`, or give --ray no address for a Ray
 HOW_TO_RESUME = "What has finished is kept; repeat the command to resume"
 _PATIENCE = 5.0  # timeout in seconds; Ray itself waits for minutes
 _SECONDS_TO_ANSWER = 300.0  # for a node that reports its facts
-_SECONDS_BETWEEN_CHECKS = 5.0  # for nodes that are left
+_SECONDS_BETWEEN_LOOKS = 0.5  # for a first node
+_SECONDS_BETWEEN_CHECKS = 5.0  # of the head, and for nodes that are left
 _SECONDS_WITHOUT_NODES = 600.0  # until the end
 # How a connection of gRPC begins: a preface and a frame of type 4, the settings, from either side.
 # The head of a frame has nine bytes: three of its length, its type, and more.
 _SETTINGS_TYPE = b"\x04"
 _FRAME_HEAD = 9
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS_TYPE + bytes(5)
-_SECONDS_TO_DEATH = 15.0  # until a head that does not answer counts as dead; half of a client's 30
+# Seconds in which Ray connects again to a restarted head, by the variable that sets them. Then it
+# ends the process without a word, or, as a client, raises errors. Ours comes before that.
+_RECONNECTION = ("RAY_gcs_rpc_server_reconnect_timeout_s", 60.0)
+_RECONNECTION_OF_CLIENT = ("RAY_CLIENT_RECONNECT_GRACE_PERIOD", 30.0)
+_SHARE_TO_WAIT = 2 / 3  # of these seconds
 _CLOCK_TOLERANCE = 60.0  # seconds that the clock of a node may differ
 # Default settings of Ray; the environment takes precedence.
 _SETTINGS = {
@@ -78,9 +83,51 @@ class ClusterError(click.ClickException):
     """No cluster to work on; the message says what to do."""
 
 
+class Head:
+    """The head of a cluster, which may be restarted while the cluster is used."""
+
+    def __init__(self, target: str) -> None:
+        """Look at ``target``: ``host:port``, or ``ray://host:port`` for its server of clients."""
+        variable, seconds = _RECONNECTION
+        if target.startswith("ray://"):
+            variable, seconds = _RECONNECTION_OF_CLIENT
+        self.address = target.removeprefix("ray://")
+        self._patience = _SHARE_TO_WAIT * float(os.environ.get(variable, seconds))
+        self._silent_since: float | None = None  # by the monotonic clock; None while it answers
+
+    def answers(self) -> bool:
+        """Return whether the head answers; print once that it does not.
+
+        Raises ClusterError before the time is over in which Ray connects to a restarted head.
+        """
+        try:
+            _connection(self.address).close()
+        except OSError as error:
+            self._wait(f"Ray's head at {self.address} does not answer ({error})")
+            return False
+        self._silent_since = None
+        return True
+
+    def _wait(self, problem: str) -> None:
+        current_time = time.monotonic()
+        if self._silent_since is None:
+            self._silent_since = current_time
+            wait = f"waiting up to {self._patience:.0f} s for its restart"
+            tqdm.write(f"{problem}; {wait}", file=sys.stderr)
+        elif current_time > self._silent_since + self._patience:
+            raise ClusterError(f"{problem}. {HOW_TO_RESUME}")
+
+
+class Cluster(NamedTuple):
+    """A connection: the module ``ray``, and the head; None if somebody else has connected."""
+
+    ray: Ray
+    head: Head | None = None
+
+
 @contextmanager
-def connected(address: str = LOCAL) -> Iterator[Ray]:
-    """Yield the module ``ray``, connected to a cluster; stop a Ray started here afterwards.
+def connected(address: str = LOCAL) -> Iterator[Cluster]:
+    """Yield a connection to a cluster; stop a Ray started here afterwards.
 
     An existing connection of this process is used, and kept.
 
@@ -94,7 +141,7 @@ def connected(address: str = LOCAL) -> Iterator[Ray]:
             "--ray needs Ray, which is not installed: pip install 'qwen3nb[ray]'"
         ) from None
     if ray.is_initialized():
-        yield ray
+        yield Cluster(ray)
         return
     target = _answering_address(address)
     for name, value in _SETTINGS.items():
@@ -108,15 +155,13 @@ def connected(address: str = LOCAL) -> Iterator[Ray]:
         if target == LOCAL:
             attempt = "start Ray on this machine"
         raise ClusterError(f"cannot {attempt}: {cause(error)}") from None
-    connection_ended = threading.Event()
-    head = target.removeprefix("ray://")
-    if head == target:
-        head = ray.get_runtime_context().gcs_address
-    threading.Thread(target=_watch, args=(head, connection_ended), daemon=True).start()
+    if not target.startswith("ray://"):
+        target = ray.get_runtime_context().gcs_address
     try:
-        yield ray
+        yield Cluster(ray, Head(target))
+    except ConnectionError as error:  # of a client
+        raise ClusterError(f"the connection to Ray is lost: {error}. {HOW_TO_RESUME}") from None
     finally:
-        connection_ended.set()
         ray.shutdown()
         os.environ.pop(_AUTHENTICATION, None)
         if authentication is not None:
@@ -125,7 +170,7 @@ def connected(address: str = LOCAL) -> Iterator[Ray]:
 
 def _start(ray: Ray, target: str) -> None:
     """Connect to a cluster or start one; nothing is printed, and our handler of SIGTERM stays."""
-    # This logger prints a traceback if the connection ends; `_watch` says so in one line.
+    # This logger prints a traceback if the connection ends; `Head` says so in one line.
     logging.getLogger("ray.util.client.logsclient").disabled = True
     options: dict[str, object] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if target == LOCAL:
@@ -136,8 +181,6 @@ def _start(ray: Ray, target: str) -> None:
     keep_exit_statuses()  # before Ray starts its processes
     with _silent():
         ray.init(address=target, **options)
-    # No public option turns off the dumps of nodes that died.
-    ray._private.worker._worker_logs_enabled = False
     if threading.current_thread() is threading.main_thread():  # where Ray sets its own handler
         signal.signal(signal.SIGTERM, our_handler)
 
@@ -156,23 +199,6 @@ def _silent() -> Iterator[None]:
         os.dup2(terminal, standard_error)
         os.close(terminal)
         os.close(nowhere)
-
-
-def _watch(head: str, ended: threading.Event) -> None:
-    """End this process if the head is gone, as Ray would later, in a minute and without a word."""
-    last_answer = time.monotonic()
-    while not ended.wait(1):
-        try:
-            _connection(head).close()
-            last_answer = time.monotonic()
-        except OSError as error:
-            if time.monotonic() - last_answer > _SECONDS_TO_DEATH:
-                message = (
-                    f"\nError: Ray's head at {head} no longer answers ({error}). {HOW_TO_RESUME}"
-                )
-                print(message, file=sys.stderr, flush=True)
-                # Not sys.exit, which ends only this thread: the main one may wait for Ray forever.
-                os._exit(1)
 
 
 def _connection(address: str) -> socket.socket:
@@ -207,15 +233,17 @@ def _answering_address(address: str) -> str:
 
 def _address_of_this_machine() -> str:
     """Return the address of the cluster that this machine belongs to."""
-    from ray._private.services import find_bootstrap_address
-
-    # `ray start` leaves the address of its cluster in a file, which the function reads.
-    address = os.environ.get("RAY_ADDRESS") or find_bootstrap_address(None)
-    if not address:
+    address = os.environ.get("RAY_ADDRESS")
+    if address:
+        return address
+    # `ray start` leaves the address of its cluster here; the documentation of `ray.init` says so.
+    folder = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
+    file = folder / "ray" / "ray_current_cluster"
+    if not file.is_file():
         raise ClusterError(
             "this machine belongs to no Ray cluster, and RAY_ADDRESS is not set. " + _ADVICE
         )
-    return str(address)
+    return file.read_text(encoding="utf-8").strip()
 
 
 def _greet(server: str) -> None:
@@ -432,14 +460,21 @@ def cause(error: Exception) -> str:
     return f"Ray ended it: {usage}. Use fewer runs at once (--at-once) or nodes with more memory"
 
 
+def _take_a_core() -> None:
+    """Do nothing, as a task: an autoscaler adds a node for one that waits for a core."""
+
+
 class KnownNodes:
     """The examined nodes of a cluster, and those refused. Thread-safe."""
 
     def __init__(
-        self, ray: Ray, expected: Mapping[str, str] | None = None, folders: Sequence[str] = ()
+        self,
+        cluster: Cluster,
+        expected: Mapping[str, str] | None = None,
+        folders: Sequence[str] = (),
     ) -> None:
         """Compare nodes with the ``expected`` facts (none: not at all) and needed ``folders``."""
-        self._ray = ray
+        self._ray, self._head = cluster
         self.expected = expected or {}  # facts, by name; none: nodes are not compared
         self._folders = folders  # of models and data
         self._names: dict[str, str] = {}  # of those examined, by Ray's id
@@ -461,6 +496,18 @@ class KnownNodes:
         if not self._refused:
             return {}
         return {"ray.io/node-id": f"!in({','.join(sorted(self._refused))})"}
+
+    def wait_for_one(self) -> None:
+        """Wait until the cluster has a node with cores, as of an autoscaler that starts with none.
+
+        Raises ClusterError after ten minutes; see `check_presence`.
+        """
+        if nodes_of(self._ray):
+            return
+        task = self._ray.remote(_take_a_core).remote()
+        while not nodes_of(self._ray):
+            self.check_presence()
+            self._ray.wait([task], timeout=_SECONDS_BETWEEN_LOOKS)
 
     def _accepted(self) -> list[Node]:
         return [node for node in nodes_of(self._ray) if node.id not in self._refused]
@@ -557,12 +604,17 @@ class KnownNodes:
         return ""
 
     def check_presence(self, *, cpus: float = 1, gpus: float = 0) -> None:
-        """Print once that no node is left for runs; raise ClusterError after ten minutes without.
+        """Print once that no node is there for runs; raise ClusterError after ten minutes without.
 
-        Checks every few seconds only; Ray itself would wait silently, forever.
+        Also raises it if the head is gone. Checks every few seconds only; Ray itself would wait
+        silently, forever.
         """
         current_time = time.monotonic()
         if current_time < self._last_check + _SECONDS_BETWEEN_CHECKS:
+            return
+        self._last_check = current_time
+        # Without its head, Ray would wait to list the nodes.
+        if self._head is not None and not self._head.answers():
             return
         minutes = f"{_SECONDS_WITHOUT_NODES / 60:.0f} min"
         # Ray itself would wait for nodes forever, without a word.
@@ -572,7 +624,6 @@ class KnownNodes:
         elif self._without_nodes_since is None:
             self._without_nodes_since = current_time
             wait = f"waiting up to {minutes} for one to join (Ctrl-C ends this)"
-            tqdm.write(f"no node for runs is left; {wait}. {HOW_TO_RESUME}", file=sys.stderr)
+            tqdm.write(f"no node for runs is there; {wait}. {HOW_TO_RESUME}", file=sys.stderr)
         elif current_time > self._without_nodes_since + _SECONDS_WITHOUT_NODES:
             raise ClusterError(f"no node for runs for {minutes}. {HOW_TO_RESUME}")
-        self._last_check = current_time

@@ -190,19 +190,20 @@ def on_cluster(
     Raises:
         ClusterError: no cluster, or none of its nodes equals this machine; nothing was run.
     """
-    with connected(address) as ray:
+    with connected(address) as cluster:
         environment = sent_environment()
         if address == LOCAL:  # one node, in this environment
             environment["QWEN3NB_CACHE"] = str(paths.cache())
-            nodes = KnownNodes(ray)
+            nodes = KnownNodes(cluster)
         else:
-            nodes = KnownNodes(ray, run_facts(), folders)
+            nodes = KnownNodes(cluster, run_facts(), folders)
+            nodes.wait_for_one()
             nodes.examine()  # refuses those that differ from this machine
         share = NodeShare.of(nodes.usable(), at_once=at_once, gpus_each=gpus_each)
         # A node checks by this folder whether it sees that of the records.
         with temporary_folder(paths.results() / "sweep") as scratch:
             yield RayExecutor(
-                ray=ray,
+                ray=cluster.ray,
                 nodes=nodes,
                 share=share,
                 environment=environment,

@@ -12,7 +12,7 @@ import pytest
 from qwen3nb.cluster import encode as cluster_encode
 from qwen3nb.cluster import nodes as cluster_nodes
 from qwen3nb.cluster.encode import WorkerSize, worker_size
-from qwen3nb.cluster.nodes import ClusterError, Node
+from qwen3nb.cluster.nodes import Cluster, ClusterError, Node
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors import encode_file
 from qwen3nb.vectors.block_file import shard_blocks
@@ -51,7 +51,7 @@ def encode_by(tmp_path, monkeypatch):
     few.write_text("".join(f'{{"text": "{number}"}}\n' for number in range(23)))
 
     def run(ray, model="random:8", **options):
-        monkeypatch.setattr(cluster_encode, "connected", lambda _: nullcontext(ray))
+        monkeypatch.setattr(cluster_encode, "connected", lambda _: nullcontext(Cluster(ray)))
         return cluster_encode.encode_on_cluster(str(model), few, tmp_path / "v", **options)
 
     return run

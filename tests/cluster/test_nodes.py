@@ -9,7 +9,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from queue import SimpleQueue
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +17,9 @@ from helpers.beir import write_words
 
 from qwen3nb.cluster import nodes, runs
 from qwen3nb.cluster.nodes import (
+    Cluster,
     ClusterError,
+    Head,
     KnownNodes,
     NodeReport,
     cause,
@@ -98,7 +100,7 @@ def test_a_node_with_other_code_is_refused_by_name(checkout, capsys):
     other = {"ahead": NodeReport(here, [], time.time() + 500), "silent": SilentError()}
     other["stale"] = NodeReport(here | {"code": "b35f"}, [], 0.0)
     other["left"] = NodeReport(here, [], time.time())
-    known = KnownNodes(ray_of(other), here)
+    known = KnownNodes(Cluster(ray_of(other)), here)
     assert known.examine()
     assert [each.name for each in known.usable()] == ["left"]
     assert known.selector == {"ray.io/node-id": f"!in({1:056x},{2:056x},{3:056x})"}
@@ -128,7 +130,7 @@ def test_a_folder_that_no_node_sees_is_named_once(checkout, capsys, monkeypatch)
     here = {"python": "3.12"}
     other = dict.fromkeys(("a", "b"), NodeReport(here, ["~/m"], time.time()))
     with pytest.raises(ClusterError) as error:
-        KnownNodes(ray_of(other), here, ["~/m"]).examine()
+        KnownNodes(Cluster(ray_of(other)), here, ["~/m"]).examine()
     why = "it does not see ~/m; models and data must be under the same path on all, as on a shared"
     why += " disk (a, b)"
     assert error.value.message == f"every node is refused: {why}"
@@ -141,16 +143,17 @@ def test_a_folder_that_no_node_sees_is_named_once(checkout, capsys, monkeypatch)
 def test_a_cluster_without_nodes_is_waited_for_ten_minutes(monkeypatch, capsys):
     answers, clock = {"a": None}, SimpleNamespace(monotonic=lambda: clock.now, now=0)
     monkeypatch.setattr(nodes, "time", clock)
-    known = KnownNodes(ray_of(answers))
+    known = KnownNodes(Cluster(ray_of(answers)))
     for clock.now in range(1000, 2650, 50):  # the node is gone from 1100 to 1600, and from 2000 on
         answers.clear() if 1100 <= clock.now < 1600 or clock.now >= 2000 else answers.update(a=None)
         known.check_presence()
-    waits = "no node for runs is left; waiting up to 10 min for one to join"
+    waits = "no node for runs is there; waiting up to 10 min for one to join"
     assert capsys.readouterr().err.count(waits) == 2
     clock.now += 50
     with pytest.raises(ClusterError, match=r"no node for runs for 10 min\. What has finished"):
         known.check_presence()
     answers["a"] = None
+    clock.now += 50
     known.check_presence()
     clock.now += 50
     known.check_presence(gpus=1)  # the node has none
@@ -301,26 +304,88 @@ def test_what_listens_there_but_is_not_ray_is_refused(monkeypatch, answer):
     assert ("not Ray" if answer else "timed out") in message
 
 
-def test_the_head_is_watched_also_behind_a_client(monkeypatch):
-    watched = SimpleQueue()
+def test_the_head_is_looked_at_also_behind_a_client(monkeypatch):
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr(nodes, "_watch", lambda head, ended: watched.put(head))
     monkeypatch.setattr(nodes, "_answering_address", lambda address: address)
-    ray = SimpleNamespace(_private=SimpleNamespace(worker=SimpleNamespace()))
-    ray.is_initialized, ray.init, ray.shutdown = lambda: False, lambda **_: None, lambda: None
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: None)
+    ray.shutdown = lambda: None
     ray.get_runtime_context = lambda: SimpleNamespace(gcs_address="10.0.0.1:6379")
     monkeypatch.setitem(sys.modules, "ray", ray)
     for address, head in (("ray://laptop:10001", "laptop:10001"), ("auto", "10.0.0.1:6379")):
-        with connected(address):
-            assert watched.get(timeout=9) == head
+        with connected(address) as cluster:
+            assert cluster.head.address == head
+    lost = pytest.raises(ClusterError, match="the connection to Ray is lost: gone. What has fin")
+    with lost, connected(address):
+        raise ConnectionError("gone")
+
+
+@pytest.mark.parametrize(("scheme", "patience"), [("", 40), ("ray://", 20)])
+def test_a_head_that_restarts_is_waited_for_within_rays_limits(
+    monkeypatch, capsys, scheme, patience
+):
+    """The process goes on; Ray itself would end it after a minute, or half of one as a client."""
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=1000.0)
+    monkeypatch.setattr(nodes, "time", clock)
+    ray = ray_of({"a": None})
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        head = Head(f"{scheme}127.0.0.1:{address[1]}")
+        known = KnownNodes(Cluster(ray, head))
+        known.check_presence()
+    ray.nodes = lambda: pytest.fail("it would wait for the head")
+    for seconds in (6, patience - 6, 6):  # the last time, it answers again
+        clock.now += seconds
+        if clock.now > 1000 + patience:
+            with socket.create_server(address):
+                assert head.answers()
+        known.check_presence()
+    waits = f"waiting up to {patience} s for its restart"
+    assert capsys.readouterr().err.count(waits) == 2
+    clock.now += patience + 1
+    with pytest.raises(ClusterError, match=r"does not answer \(.*\)\. What has finished is kept"):
+        known.check_presence()
+
+
+def test_a_cluster_without_cores_is_asked_for_one(monkeypatch):
+    """As of an autoscaler that starts with no node but the head: it adds one for a task."""
+    cluster, tasks = [node("head", 1, CPU=0.0)], []
+
+    def wait(references, timeout):
+        assert timeout <= 1
+        if len(tasks) == 3:
+            cluster.append(node("a", 2))
+        tasks.append(references)
+
+    started = SimpleNamespace(remote=lambda: "a task for a core")
+    ray = SimpleNamespace(nodes=lambda: cluster, remote=lambda _: started, wait=wait)
+    known = KnownNodes(Cluster(ray))
+    known.wait_for_one()
+    assert tasks == [["a task for a core"]] * 4
+    known.wait_for_one()  # there is one
+    assert len(tasks) == 4
+    monkeypatch.setattr(nodes, "_SECONDS_WITHOUT_NODES", -1.0)
+    monkeypatch.setattr(nodes, "_SECONDS_BETWEEN_CHECKS", 0.0)
+    cluster.pop()
+    ray.wait = lambda references, timeout: None
+    with pytest.raises(ClusterError, match="no node for runs"):
+        known.wait_for_one()
 
 
 @pytest.mark.usefixtures("_ray")
-def test_a_machine_without_a_cluster_says_so(monkeypatch):
-    from ray._private import services
-
+def test_a_machine_without_a_cluster_says_so(monkeypatch, tmp_path):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(services, "find_bootstrap_address", lambda folder: None)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     assert "belongs to no Ray cluster, and RAY_ADDRESS is not set" in refusal("auto")
+    # What `ray start` leaves; the cluster has died without `ray stop`.
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:8\n")
+    assert "no Ray cluster answers at 127.0.0.1:8" in refusal("auto")
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     assert "no Ray cluster answers at 127.0.0.1:9" in refusal("auto")
+
+
+def test_neither_private_parts_of_ray_nor_the_end_of_a_users_process():
+    package = Path(nodes.__file__).parents[1]
+    texts = {file.name: file.read_text() for file in package.rglob("*.py")}
+    assert [name for name, text in texts.items() if "ray._private" in text] == []
+    assert [name for name, text in texts.items() if "os._exit(" in text] == ["processes.py"]
