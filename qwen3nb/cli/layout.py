@@ -28,7 +28,7 @@ _HEADINGS = {
     """,
     "Speed": """
         preview until_certain batch_size batch_tokens budget device dtype cache no_cache cache_dtype
-        threads at_once ray gpus_each tokens_per_second
+        threads at_once part ray gpus_each tokens_per_second
     """,
     "Statistics": """
         baseline tested metric higher_is_better alpha margin power correction n_resamples most seed

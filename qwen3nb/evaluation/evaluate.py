@@ -62,6 +62,7 @@ def evaluate(
     fingerprint: str = "",
     show_progress: bool = True,
     watch: Callable[[Sequence[Result]], str] | None = None,
+    wait_for: Callable[[Sequence[str]], bool] | None = None,
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
 
@@ -105,6 +106,8 @@ def evaluate(
             not reused.
         show_progress: whether to show progress bars.
         watch: called after each record with all so far; the text that it returns is printed.
+        wait_for: called with the names of tasks if only those are left that other processes are
+            at: whether to wait for them. By default, they are waited for.
 
     Raises:
         SpecError: ``model`` is not a known model.
@@ -137,6 +140,7 @@ def evaluate(
         "batch_size": batch_size or getattr(model, "batch_size", None) or BATCH_SIZE,
         "show_progress": show_progress,
         "watch": watch,
+        "wait_for": wait_for,
     }
     if relevance_threshold > 1 and (data is None or isinstance(data, Domain)):
         raise ValueError(

@@ -16,7 +16,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -48,7 +48,14 @@ from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import ResultError, run_path
 from qwen3nb.records.stopped_early import may_be_reused
 from qwen3nb.records.verification import run_problems, unchanged_record
-from qwen3nb.utils.atomic_files import claim, exclusive_lock, write_bytes, write_text
+from qwen3nb.utils.atomic_files import (
+    FileStamp,
+    claim,
+    exclusive_lock,
+    file_stamp,
+    write_bytes,
+    write_text,
+)
 from qwen3nb.utils.hardware import peak_memory
 from qwen3nb.utils.hints import missing_attribute
 from qwen3nb.utils.imports import DataFrame
@@ -93,6 +100,7 @@ class RunOptions(TypedDict, total=False):
     strict: bool
     show_progress: bool
     watch: Callable[[Sequence[Result]], str] | None
+    wait_for: Callable[[Sequence[str]], bool] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +119,7 @@ class Run:
     strict: bool = True
     show_progress: bool = True
     watch: Callable[[Sequence[Result]], str] | None = None
+    wait_for: Callable[[Sequence[str]], bool] | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @property
@@ -187,6 +196,7 @@ class EvaluationRun:
     label: str = ""  # of the model
     kind: str = "items"  # plural noun for the items, such as ``tasks`` or ``data sets``
     folder: str = ""  # of the records
+    left: tuple[str, ...] = ()  # names of jobs that other processes are at, or have failed at
 
     def __len__(self) -> int:
         return len(self.results)
@@ -201,6 +211,7 @@ class EvaluationRun:
             "reused": self.reused,
             "skipped": self.skipped,
             "failed": self.failures,
+            "left to other processes": self.left,
         }
         for fate, items in items_by_fate.items():
             if items:
@@ -265,7 +276,8 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     model, or of the data, and ``kind`` a plural noun for the items. A `Model` is loaded before
     its first evaluation. The traceback of a failure is stored next to the item's record until it
     succeeds. Processes that evaluate the same share the items: what another process is at is left
-    to it until the end, and taken over if it dies.
+    to it until the end, and taken over if it dies. With ``run.wait_for``, it may be left to it for
+    good, and what another process fails at meanwhile is not tried again.
 
     Raises:
         EvaluationError: an item failed, and ``run.strict``.
@@ -275,7 +287,8 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     has_many_items = kind in ("tasks", "data sets")
     hidden = not (has_many_items and run.show_progress)
     options: dict[str, Any] = {"label": label, "unit": kind.removesuffix("s"), "disable": hidden}
-    pending, may_wait = all_jobs, len(all_jobs) == 1
+    pending = all_jobs
+    may_wait = len(all_jobs) == 1 and run.wait_for is None
     while pending:
         of_others = []  # jobs that another process is at
         bar = TaskBar(pending, names=outcomes.names, **options)
@@ -283,7 +296,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
             bar.begin(name)
             if not outcomes.add(name, find, may_wait=may_wait):
                 of_others.append((name, find))
-        pending, may_wait = of_others, True  # by now most of them have records
+        pending, may_wait = outcomes.to_wait_for(of_others), True  # most of them have records now
     outcome = outcomes.in_order(label, kind)
     if run.strict:
         outcome.raise_failures()
@@ -300,6 +313,12 @@ class _Outcomes:
         self._reused: dict[str, list[str]] = {}
         self._skipped: dict[str, str] = {}
         self._failures: dict[str, str] = {}
+        self._left: list[str] = []
+        self._failed_elsewhere: set[str] = set()
+        # Of an evaluation that processes share: the notes of earlier failures.
+        self._notes_before: dict[Path, FileStamp] | None = None
+        if run.wait_for is not None:
+            self._notes_before = _stamps_of_notes(run)
 
     def add(self, name: str, find: Find, *, may_wait: bool) -> bool:
         """Do a job; return false if another process is at an item of it.
@@ -315,6 +334,9 @@ class _Outcomes:
                 if position < number_done:  # before another process was waited for
                     continue
                 file = record_path(model, item, self._run)
+                if self._has_failed_elsewhere(file):
+                    self._failed_elsewhere.add(name)
+                    return False
                 evaluated = _evaluate_or_reuse(model, item, self._run, may_wait=may_wait)
                 if evaluated is None:
                     return False
@@ -330,6 +352,28 @@ class _Outcomes:
         else:
             _show_watched(self._run, self._all_results())
         return True
+
+    def _has_failed_elsewhere(self, file: Path) -> bool:
+        """Return whether another process that shares this evaluation has failed at a record."""
+        note = file.with_suffix(_NOTE)
+        if self._notes_before is None or not note.is_file():
+            return False
+        return self._notes_before.get(note) != file_stamp(note)
+
+    def to_wait_for(self, of_others: Sequence[Job]) -> list[Job]:
+        """Return the jobs of other processes to wait for; the rest is left to those."""
+        at_work = []
+        for name, find in of_others:
+            if name in self._failed_elsewhere:
+                self._left.append(name)
+            else:
+                at_work.append((name, find))
+        names = [name for name, _ in at_work]
+        wait_for = self._run.wait_for
+        if names and wait_for is not None and not wait_for(names):
+            self._left += names
+            return []
+        return at_work
 
     def _note_failure(self, name: str, file: Path | None, error: Exception) -> None:
         """Keep the traceback of a failure, next to the record if it is known."""
@@ -355,7 +399,17 @@ class _Outcomes:
             label,
             kind,
             str(self._run.folder),
+            tuple(self._left),
         )
+
+
+def _stamps_of_notes(run: Run) -> dict[Path, FileStamp]:
+    """Return the stamp of each note on a failure in the folder of the records."""
+    stamps = {}
+    for note in run.folder.glob(f"*/seed_{run.seed}/*{_NOTE}"):
+        with suppress(FileNotFoundError):  # another process has succeeded meanwhile
+            stamps[note] = file_stamp(note)
+    return stamps
 
 
 def _show_watched(run: Run, results: Sequence[Result]) -> None:

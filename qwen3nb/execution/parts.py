@@ -19,6 +19,7 @@ from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.execution.parameters import model_of
 from qwen3nb.execution.study_paths import Values
 from qwen3nb.models.kinds.prompts import names_prompt_set
+from qwen3nb.utils.choices import split_names
 
 _PARTS_PER_SLOT = 4  # so that a node that is done early gets another one
 _FEWEST_PARTS = 4
@@ -36,12 +37,7 @@ def parts_of(values: Values, *, slots: int, runs: int) -> list[tuple[str, ...]]:
         return []
     if names_prompt_set(values["prompts"]):
         return []
-    # Threads of a sweep ask at once: one chooses the tasks, which takes seconds.
-    with _lock:
-        planned_tasks = _planned(tuple(values[name] for name in SELECTION))
-    # Such as bm25, which skips all other tasks.
-    if model_of(values).kind.searches:
-        planned_tasks = [task for task in planned_tasks if task.type in SEARCH_TYPES]
+    planned_tasks = _planned_for(values)
     slots_per_run = slots / runs
     # Enough to keep all nodes busy, but each worth the time to start it.
     useful_count = max(_FEWEST_PARTS, math.ceil(_PARTS_PER_SLOT * slots_per_run))
@@ -53,6 +49,25 @@ def parts_of(values: Values, *, slots: int, runs: int) -> list[tuple[str, ...]]:
     if len(parts) == 1:  # all tasks are on one corpus
         return []
     return parts
+
+
+def shares_of(values: Values, count: int) -> list[tuple[str, ...]]:
+    """Return the tasks, or the folders of data, in at most ``count`` shares of about equal size."""
+    folders = split_names(values["data"])
+    if folders:
+        return [tuple(folders[first::count]) for first in range(min(count, len(folders)))]
+    return divided(_planned_for(values), count)
+
+
+def _planned_for(values: Values) -> list[Planned]:
+    """Return the tasks that an evaluation selects and its model can do, with their costs."""
+    # Threads of a sweep ask at once: one chooses the tasks, which takes seconds.
+    with _lock:
+        planned_tasks = _planned(tuple(values[name] for name in SELECTION))
+    # Such as bm25, which skips all other tasks.
+    if values["checkpoint"] and model_of(values).kind.searches:
+        planned_tasks = [task for task in planned_tasks if task.type in SEARCH_TYPES]
+    return planned_tasks
 
 
 @functools.cache

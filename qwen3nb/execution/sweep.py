@@ -12,7 +12,13 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -52,9 +58,10 @@ from qwen3nb.execution.parameters import (
 )
 from qwen3nb.execution.parts import parts_of
 from qwen3nb.execution.publish import NotebookRun, named_models
+from qwen3nb.execution.shares import LastOne, Share
 from qwen3nb.execution.study_paths import NewValues, Values
-from qwen3nb.records.failures import FailedRun, failed_run
-from qwen3nb.utils.atomic_files import exclusive_lock
+from qwen3nb.records.failures import FailedRun, failed_run, failed_runs
+from qwen3nb.utils.atomic_files import claim, exclusive_lock, sha256_json
 from qwen3nb.utils.children import last_line
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.format import by_number
@@ -134,26 +141,151 @@ def sweep(
             intact.
     """
     check_jobs(jobs)
-    outcomes: dict[int, RunOutcome] = {}
-    starts: dict[int, float] = {}  # by job, in seconds of `time.monotonic`
-    bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
-    try:
-        executing = _executor(jobs, ray=ray, at_once=at_once, gpus_each=gpus_each)
-        with interrupted_by_signals(), bar, executing as executor:
-            for index, outcome in _outcomes(jobs, executor, starts, fresh=fresh):
-                outcomes[index] = outcome
-                _print_outcome(outcome, bar)
-    except KeyboardInterrupt as interruption:
+    running = _RunningSweep(jobs, fresh=fresh, show_progress=show_progress)
+    with running, _executor(jobs, ray=ray, at_once=at_once, gpus_each=gpus_each) as executor:
+        running.run(range(len(jobs)), executor)
+    write_all_results()  # also if all are reused: an earlier sweep may have been killed
+    return running.outcomes_in_order()
+
+
+@dataclass(frozen=True)
+class SharedSweep:
+    """What one process did of a sweep that several share."""
+
+    outcomes: list[RunOutcome]
+    left: list[str]  # names of the runs that other processes are at, or that come last
+    is_last: bool  # whether it has to build the book
+
+
+@contextmanager
+def sweep_share(
+    jobs: Sequence[Job], share: Share, *, at_once: int = 0, show_progress: bool = True
+) -> Iterator[SharedSweep]:
+    """Run a share of the jobs; in the block, the last process can build the book.
+
+    Notebooks that read the results are run by the last process, after all others. A job that has
+    failed in another process meanwhile is tried again by the last one alone.
+
+    Args:
+        jobs: those of all processes.
+        share: of this process.
+        at_once: as for `sweep`.
+        show_progress: as for `sweep`.
+
+    Raises:
+        ParameterError, Interrupted: as `sweep`.
+    """
+    check_jobs(jobs)
+    names = [job.name for job in jobs]
+    come_last = [index for index, job in enumerate(jobs) if _reads_results(job)]
+    others = [index for index in range(len(jobs)) if index not in come_last]
+    in_turn = share.in_turn([others[first :: share.count] for first in range(share.count)])
+    running = _RunningSweep(jobs, fresh=False, show_progress=show_progress)
+    file = paths.results() / f"sweep-{sha256_json(names)[:12]}"
+    with LastOne(file) as last_one:
+        with running, _executor(jobs, ray="", at_once=at_once) as executor:
+            running.run(in_turn, executor, leave_to_others=True)
+            left = [index for index in others if index not in running.outcomes]
+            if left:
+                last_one.waits_for([names[index] for index in left])
+            if last_one.is_this():
+                running.run(left, executor)
+                running.run(come_last, executor)
+        is_last = last_one.is_this()
+        if is_last:
+            write_all_results()
+        names_left = [name for index, name in enumerate(names) if index not in running.outcomes]
+        yield SharedSweep(running.outcomes_in_order(), names_left, is_last)
+
+
+class _RunningSweep:
+    """The jobs of a sweep while they run; a context, in which signals interrupt as Ctrl-C does."""
+
+    def __init__(self, jobs: Sequence[Job], *, fresh: bool, show_progress: bool) -> None:
+        self.outcomes: dict[int, RunOutcome] = {}  # by the job's position
+        self._jobs = jobs
+        self._fresh = fresh
+        self._starts: dict[int, float] = {}  # in seconds of `time.monotonic`
+        self._bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
+        self._stack = ExitStack()
+        self._failures_before = {failure.page: failure for failure in failed_runs()}
+
+    def __enter__(self) -> None:
+        self._stack.enter_context(interrupted_by_signals())
+        self._stack.enter_context(self._bar)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._stack.close()
+        if not isinstance(error, KeyboardInterrupt):
+            return
         ended = [
-            (jobs[index], start) for index, start in list(starts.items()) if index not in outcomes
+            (self._jobs[index], start)
+            for index, start in list(self._starts.items())
+            if index not in self.outcomes
         ]
         raise Interrupted(
-            f"stopped after {len(outcomes)} of {len(jobs)} runs. "
+            f"stopped after {len(self.outcomes)} of {len(self._jobs)} runs. "
             f"Repeat the command to resume; finished runs are not run again{_stopped_text(ended)}",
-            interruption,
+            error,
         ) from None
-    write_all_results()  # also if all are reused: an earlier sweep may have been killed
-    return [outcomes[index] for index in range(len(jobs))]
+
+    def run(
+        self, positions: Sequence[int], executor: Executor, *, leave_to_others: bool = False
+    ) -> None:
+        """Run the jobs at these positions, in this order; stop all if that is interrupted.
+
+        With ``leave_to_others``, jobs that another sweep is at, or has failed at since this one
+        began, have no outcome. Without, they are waited for.
+        """
+        for index, outcome in self._outcomes(positions, executor, leave_to_others):
+            if outcome is not None:
+                self.outcomes[index] = outcome
+                _print_outcome(outcome, self._bar)
+
+    def outcomes_in_order(self) -> list[RunOutcome]:
+        """Return the outcomes so far in the order of the jobs."""
+        return [self.outcomes[index] for index in sorted(self.outcomes)]
+
+    def _outcomes(
+        self, positions: Sequence[int], executor: Executor, leave_to_others: bool
+    ) -> Iterator[tuple[int, RunOutcome | None]]:
+        """Yield the position and outcome of each job as it ends."""
+
+        def run(index: int) -> RunOutcome | None:
+            self._starts[index] = time.monotonic()
+            if leave_to_others:
+                return self._run_unless_elsewhere(self._jobs[index], executor)
+            return _run(self._jobs[index], executor, self._fresh)
+
+        with ThreadPoolExecutor(executor.at_once) as pool:
+            indices = {pool.submit(run, index): index for index in positions}
+            try:
+                pending = set(indices)
+                while pending:
+                    # Python handles signals only in this thread, and not while it waits for a lock
+                    # if the system delivers them to one of Ray's threads: wake up regularly.
+                    ended, pending = wait(
+                        pending, timeout=_SECONDS_BETWEEN_WAKES, return_when=FIRST_COMPLETED
+                    )
+                    if isinstance(executor, RayExecutor):
+                        executor.check_presence_of_nodes()
+                    for future in ended:
+                        yield indices[future], future.result()
+            except BaseException:  # Ctrl-C, too
+                executor.stop()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _run_unless_elsewhere(self, job: Job, executor: Executor) -> RunOutcome | None:
+        """Run a job; None if another sweep is at it, or has failed at it meanwhile."""
+        log = _log_of(job)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with claim(log, purpose="sweeps") as is_ours:
+            failure = failed_run(job.name)
+            is_new = failure is not None and failure != self._failures_before.get(job.name)
+            if is_new or not is_ours:
+                return None
+            return _run_or_reuse(job, executor, log, fresh=self._fresh)
 
 
 def _executor(
@@ -182,38 +314,6 @@ def _folders_of_nodes(jobs: Sequence[Job]) -> list[str]:
             values = job.values
             names.update(named_models(values), split_names(values.get("data") or ""))
     return sorted(name for name in names if is_seen(name))
-
-
-def _outcomes(
-    jobs: Sequence[Job], executor: Executor, starts: dict[int, float], *, fresh: bool
-) -> Iterator[tuple[int, RunOutcome]]:
-    """Yield the index and outcome of each job as it ends; stop all if that is interrupted.
-
-    ``starts`` gets the time at which each job starts.
-    """
-
-    def run(index: int) -> RunOutcome:
-        starts[index] = time.monotonic()
-        return _run(jobs[index], executor, fresh)
-
-    with ThreadPoolExecutor(executor.at_once) as pool:
-        indices = {pool.submit(run, index): index for index in range(len(jobs))}
-        try:
-            pending = set(indices)
-            while pending:
-                # Python handles signals only in this thread, and not while it waits for a lock if
-                # the system delivers them to one of Ray's threads: wake up regularly.
-                ended, pending = wait(
-                    pending, timeout=_SECONDS_BETWEEN_WAKES, return_when=FIRST_COMPLETED
-                )
-                if isinstance(executor, RayExecutor):
-                    executor.check_presence_of_nodes()
-                for future in ended:
-                    yield indices[future], future.result()
-        except BaseException:  # Ctrl-C, too
-            executor.stop()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def _stopped_text(starts: Sequence[tuple[Job, float]]) -> str:
@@ -302,17 +402,22 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
     with exclusive_lock(
         log, purpose="sweeps", on_wait=say_that_it_waits, give_up=lambda: executor.stopped
     ):
-        started = time.monotonic()
-        # Asked under the lock: another sweep may have finished the page meanwhile.
-        if fresh or not reusable(job):
-            return _execute(job, executor, log, fresh=fresh)
-        return RunOutcome(
-            name=job.name,
-            seconds=time.monotonic() - started,
-            notebook=job.notebook,
-            log=log,
-            reused=True,
-        )
+        return _run_or_reuse(job, executor, log, fresh=fresh)
+
+
+def _run_or_reuse(job: Job, executor: Executor, log: Path, *, fresh: bool) -> RunOutcome:
+    """Run a job unless its page is finished; this process holds the lock of its log."""
+    started = time.monotonic()
+    # Looked up under the lock: another sweep may have finished the page meanwhile.
+    if fresh or not reusable(job):
+        return _execute(job, executor, log, fresh=fresh)
+    return RunOutcome(
+        name=job.name,
+        seconds=time.monotonic() - started,
+        notebook=job.notebook,
+        log=log,
+        reused=True,
+    )
 
 
 def _execute(job: Job, executor: Executor, log: Path, *, fresh: bool) -> RunOutcome:
@@ -372,9 +477,13 @@ def reusable(job: Job) -> bool:
 
 def _runs_here(job: Job) -> bool:
     """Return whether a job has to run on this machine, where its records or its model are."""
+    return _reads_results(job) or "output" in job.values
+
+
+def _reads_results(job: Job) -> bool:
+    """Return whether the notebook of a job reads the records of all."""
     notebook = cached_call(read_notebook, cached_call(paths.find_notebook, job.notebook))
-    reads_results = notebook["metadata"]["qwen3nb"].get("reads") == "results"
-    return reads_results or "output" in job.values
+    return bool(notebook["metadata"]["qwen3nb"].get("reads") == "results")
 
 
 def _command(job: Job, *, fresh: bool) -> Command:

@@ -126,6 +126,36 @@ def test_processes_that_evaluate_the_same_share_the_items(home):
     assert sorted(name for run_done in done for name in run_done.reused) == ["A", "B", "C"]
 
 
+def test_what_another_process_is_at_or_has_failed_at_can_be_left_to_it(home):
+    """While this one is at A, the other fails at V, and is at B until this one has ended."""
+    others_begun, end = threading.Event(), threading.Event()
+
+    class Other(Item):
+        def evaluate(self, model, run):
+            others_begun.set()
+            assert end.wait(60)
+            return super().evaluate(model, run)
+
+    class First(Item):
+        def evaluate(self, model, run_of_first):
+            futures.append(pool.submit(run, FAILING, Other("B"), strict=False))
+            assert others_begun.wait(60)
+            return super().evaluate(model, run_of_first)
+
+    open_names, futures = [], []
+    with ThreadPoolExecutor(1) as pool:
+        items = [First("A"), FAILING, Item("B")]
+        done = run(*items, wait_for=open_names.append)
+        end.set()
+        (other,) = futures
+    assert [record.task.name for record in done] == ["A"]
+    assert (open_names, done.left, dict(done.failures)) == ([["B"]], ("V", "B"), {})
+    assert list(other.result().failures) == ["V"]
+    assert repr(done).startswith("<EvaluationRun: 1 record, 2 left to other processes>")
+    with pytest.raises(EvaluationError, match="no such data"):
+        run(FAILING, wait_for=open_names.append)  # an earlier failure is tried again
+
+
 def test_a_run_has_its_scores_as_frames_and_shows_itself():
     done = EvaluationRun(
         Results([make("one", (0.1, 0.3))]), skipped={"<U>": "no vectors"}, failures={"V": "E: no"}

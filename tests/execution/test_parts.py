@@ -49,6 +49,13 @@ def test_an_evaluation_is_divided_if_that_is_worth_it(monkeypatch):
     assert pairs == ("AuthorSTS",)
     assert len(pydocs) == 4  # on one corpus
     assert parts_of(values | {"checkpoint": "bm25"}, slots=4, runs=1) == []
+    # Processes that share it have what one process does, however small.
+    assert parts.shares_of(values, 2) == [pydocs, pairs]
+    assert parts.shares_of(values | {"checkpoint": "bm25"}, 4) == [
+        ("PyDocsSampleRetrieval", "PyDocsSampleReranking")
+    ]
+    shares = parts.shares_of(values | {"data": "a, b,c"}, 2)
+    assert shares == [("a", "c"), ("b",)]
     for other in ({"data": "folder"}, {"limit": 5}, {"prompts": "3"}, {"checkpoint": ""}):
         assert parts_of(values | other, slots=4, runs=1) == []
 

@@ -27,6 +27,8 @@ from qwen3nb.utils.option import Option
 
 if TYPE_CHECKING:
     from qwen3nb.answers.run_trace import RunTrace
+    from qwen3nb.execution.executors import RunOutcome
+    from qwen3nb.execution.shares import Share
     from qwen3nb.execution.sweep import Job, SweepPlan
 
 _FRESH = opt.flag("--fresh", help="Run again, and measure again what has records.")
@@ -44,6 +46,26 @@ _PAGE = opt.option(
     metavar="NAME",
     default="",
     help="Name of the page.  [default: from parameters]",
+)
+
+
+def _parsed_share(_: click.Context, __: click.Parameter, text: str | None) -> Share | None:
+    """Return the share that --part names, or None."""
+    if text is None:
+        return None
+    from qwen3nb.execution.shares import Share
+
+    try:
+        return Share.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_PART = opt.option(
+    "--part",
+    metavar="I/N",
+    callback=_parsed_share,
+    help="Share the work with N-1 other processes by the disk.",
 )
 _RUN = opt.options(_FRESH, opt.MIRROR, opt.CACHE_LIMIT, opt.PASS_ENV)
 
@@ -208,12 +230,14 @@ def _print_scores(trace: RunTrace) -> None:
     type=click.FloatRange(min=0, max=1, max_open=True),
     help="With --until-certain: by how much.  [default: 0]",
 )
+@_PART
 @_RUN
 def evaluate(
     dry_run: bool,
     config: Path | None,
     until_certain: bool,
     margin: float | None,
+    part: Share | None,
     fresh: bool,
     **parameters: object,
 ) -> None:
@@ -235,6 +259,10 @@ def evaluate(
 
     With --until-certain, the model and the baseline run the tasks of a benchmark, MTEB(eng, v2) by
     default, until it is certain which has the higher mean. There is no page and no test.
+
+    With --part 3/8, eight processes that see one disk share the tasks: each does an eighth, then
+    what is left, and takes over from one that dies. The last one makes the page. Parts count from
+    0 or from 1, as in --part $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT.
     """
     from qwen3nb.models.kinds.prompts import names_prompt_set
 
@@ -242,6 +270,14 @@ def evaluate(
     if config is not None:
         values |= params.read_config(config)
     values |= given_parameters(parameters)
+    if part is not None:
+        _refuse_with_part(
+            {"--dry-run": dry_run, "--until-certain": until_certain, "--fresh": fresh}
+        )
+        if names_prompt_set(values.get("prompts")):
+            raise click.UsageError("--part is for one prompt per role, not for a set of prompts")
+        _evaluate_share(values, part)
+        return
     if until_certain:
         _refuse_dry_run(dry_run)
         _race_against_baseline(values, margin=margin or 0.0, fresh=fresh)
@@ -254,6 +290,39 @@ def evaluate(
     run_and_print("eval", values, fresh=fresh)
     if names_prompt_set(values.get("prompts")):
         click.echo("`qwen3nb run prompts` shows what the prompts change")
+
+
+def _refuse_with_part(options: Mapping[str, object]) -> None:
+    """Raise if an option is given that --part cannot be combined with."""
+    reasons = {
+        "--dry-run": "--dry-run without --part checks all of them",
+        "--until-certain": "--until-certain decides after each task which is next",
+        "--fresh": "parts find what others have done; give --out a new folder, or run it alone",
+        "--ray": "Ray divides the runs among its nodes",
+    }
+    for spelling, is_given in options.items():
+        if is_given:
+            raise click.UsageError(f"--part does not go with {spelling}: {reasons[spelling]}")
+
+
+def _evaluate_share(parameters: Mapping[str, object], share: Share) -> None:
+    """Evaluate a share of the tasks, print what was done, and make the page if it is the last."""
+    from qwen3nb.execution.notebook import page_path, partial_folder, resolved_parameters
+    from qwen3nb.execution.shares import share_of_evaluation
+    from qwen3nb.execution.study_paths import relative_to_working_directory
+
+    notebook = paths.find_notebook("eval")
+    with paths.within(paths.study_of(notebook)):
+        values = resolved_parameters(notebook, parameters)
+        file = partial_folder() / f"{paths.page_key(page_path(notebook, values))}.ipynb"
+        values = relative_to_working_directory(values)
+        with share_of_evaluation(values, share, file=file) as shared:
+            click.echo(shared.line)
+            if shared.is_last:
+                # Also what has failed is tried once more, and reported.
+                run_and_print("eval", parameters, fresh=False)
+                return
+    shared.run.raise_failures()
 
 
 def _preview_evaluation(parameters: Mapping[str, object], *, fresh: bool) -> None:
@@ -386,6 +455,7 @@ def _run_given(
     metavar="N",
     help="Only find the best N models, for a part of the cost.",
 )
+@_PART
 @opt.flag("--no-book", help="Do not build the book afterwards.")
 @opt.flag("--dry-run", help="List runs, time, memory and disk; run nothing.")
 @opt.option(
@@ -404,6 +474,7 @@ def sweep(
     ray: str | None,
     gpus_each: float | None,
     until_certain: int | None,
+    part: Share | None,
     no_book: bool,
     dry_run: bool,
     tokens_per_second: float | None,
@@ -429,6 +500,9 @@ def sweep(
 
     With --until-certain, all models run the tasks of a benchmark, MTEB(eng, v2) by default, in the
     order that tells most of its mean. Those that cannot be among the best any more are dropped.
+
+    With --part 3/8, eight processes that see one disk share the runs, as those of `qwen3nb eval`
+    share tasks. The last one runs the notebooks that read the results, and builds the book.
     """
     from qwen3nb.execution.sweep import check_jobs
 
@@ -457,7 +531,12 @@ def sweep(
     opt.pass_names(plan.pass_env)
     jobs = plan.jobs()
     check_jobs(jobs)
-    if until_certain:
+    if part is not None:
+        given = {"--dry-run": dry_run, "--until-certain": until_certain, "--fresh": fresh}
+        _refuse_with_part({**given, "--ray": plan.ray})
+        if _sweep_share(jobs, plan, part):
+            sys.exit(1)
+    elif until_certain:
         _refuse_dry_run(dry_run)
         _race_of_jobs(jobs, top=until_certain, fresh=fresh)
     elif dry_run:
@@ -625,21 +704,54 @@ def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> int:
     """Run the jobs, build the book from the finished ones, and return how many failed."""
     from qwen3nb.execution.sweep import sweep as run_all
 
-    if plan.book:
-        from qwen3nb.book.build import build_book, require_jupyter_book
-
-        require_jupyter_book()  # raises now rather than after hours of runs
+    _require_program_of_book(plan)
     outcomes = run_all(
         jobs, at_once=plan.at_once, fresh=fresh, ray=plan.ray, gpus_each=plan.gpus_each
     )
+    counts = _counts(outcomes)
+    click.echo(f"{len(outcomes)} runs: {', '.join(counts)}")
+    _build_book(plan)
+    return _number_failed(outcomes)
+
+
+def _sweep_share(jobs: Sequence[Job], plan: SweepPlan, share: Share) -> int:
+    """Run a share of the jobs, and build the book if it is the last; return how many failed."""
+    from qwen3nb.execution.shares import share_line
+    from qwen3nb.execution.sweep import sweep_share
+
+    _require_program_of_book(plan)
+    with sweep_share(jobs, share, at_once=plan.at_once) as shared:
+        outcomes, is_last = shared.outcomes, shared.is_last
+        click.echo(share_line(share, _counts(outcomes), shared.left, is_last=is_last))
+        if is_last:
+            _build_book(plan)
+    return _number_failed(outcomes)
+
+
+def _counts(outcomes: Sequence[RunOutcome]) -> list[str]:
+    """Return how many runs were done, reused and failed."""
     counts = Counter(outcome.status for outcome in outcomes)
-    click.echo(
-        f"{len(outcomes)} runs: {counts['done']} done, {counts['reused']} reused, "
-        f"{counts['failed']} failed"
-    )
+    return [f"{counts[status]} {status}" for status in ("done", "reused", "failed")]
+
+
+def _number_failed(outcomes: Sequence[RunOutcome]) -> int:
+    return sum(outcome.status == "failed" for outcome in outcomes)
+
+
+def _require_program_of_book(plan: SweepPlan) -> None:
+    """Raise if the plan has a book that cannot be built: now rather than after hours of runs."""
     if plan.book:
+        from qwen3nb.book.build import require_jupyter_book
+
+        require_jupyter_book()
+
+
+def _build_book(plan: SweepPlan) -> None:
+    """Build the book of a sweep, if the plan has one, and print where it is."""
+    if plan.book:
+        from qwen3nb.book.build import build_book
+
         tier = "smoke"
         if plan.tiers:
             tier = plan.tiers[0]
         click.echo(f"Open {build_book(tier=tier)}")
-    return counts["failed"]

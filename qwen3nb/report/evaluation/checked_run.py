@@ -1,6 +1,6 @@
 """The page of one evaluation: check its needs, evaluate, compare with a baseline."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -71,7 +71,7 @@ class EvaluationArguments(OptionArguments, total=False):
 def check_needs(
     model: Model,
     *,
-    only: Collection[str] = (),
+    only: Sequence[str] = (),
     data_needed: bool = True,
     fresh: bool = False,
     tokens_per_second: float = 0,
@@ -87,8 +87,6 @@ def check_needs(
     tasks = []
     if not arguments.get("data"):
         tasks = choose_tasks(**selection)
-    if only:
-        tasks = [task for task in tasks if task_key(task) in only]
     benchmarks: tuple[str, ...] = ()
     if arguments.get("preview"):
         if arguments.get("data") or limit:
@@ -96,6 +94,9 @@ def check_needs(
         by_key = {task_key(task): task for task in tasks}
         tasks = [by_key[key] for key in preview_keys(by_key)]
         benchmarks = tuple(benchmark.name for benchmark in whole_benchmarks(set(by_key)))
+    if only:
+        tasks_by_key = {task_key(task): task for task in tasks}
+        tasks = [tasks_by_key[key] for key in only if key in tasks_by_key]
     run = Run(
         output=arguments.get("output_dir") or None,
         seed=model.seed,
@@ -166,7 +167,8 @@ def check_and_evaluate(
     checkpoint: Model | str,
     *,
     baseline: str = "",
-    only: Collection[str] = (),
+    only: Sequence[str] = (),
+    wait_for: Callable[[Sequence[str]], bool] | None = None,
     **arguments: Unpack[EvaluationArguments],
 ) -> Evaluation:
     """Evaluate a model as in ``eval.ipynb``: check its needs, evaluate, compare with a baseline.
@@ -177,7 +179,9 @@ def check_and_evaluate(
     Args:
         checkpoint: a `Model` or its spec; empty for the study's only export, else bm25.
         baseline: label of a model to compare with; empty for a reference model.
-        only: keys of the tasks to evaluate now, a part of those selected; empty for all of them.
+        only: keys of the tasks to evaluate now, in this order, or folders of ``data``: a part of
+            those selected; empty for all of them.
+        wait_for: whether to wait for tasks of other processes; see `evaluate`.
         arguments: ``tier``, ``tasks``, ``benchmark``, ``types``, ``languages``, ``splits``,
             ``subsets`` (see `choose_tasks`); ``data``, comma-separated folders to evaluate on
             instead; ``limit`` and ``runs`` (see `evaluate`); ``output_dir``, the folder of the
@@ -193,9 +197,8 @@ def check_and_evaluate(
         EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
     model = _with_options(checkpoint, arguments)
-    if baseline and not only:
-        records = records_under(arguments.get("output_dir") or None, adapters=False)
-        check_choice("baseline", baseline, sorted({result.model.label for result in records}))
+    if not only:
+        check_baseline(baseline, arguments.get("output_dir", ""))
     prompts = arguments.get("prompts")
     has_prompt_set = names_prompt_set(prompts)
     loaded_model, tasks, run, needs, benchmarks = check_needs(model, only=only, **arguments)
@@ -206,6 +209,8 @@ def check_and_evaluate(
     data, limit = arguments.get("data", ""), arguments.get("limit", 0)
     tasks = [task for task in tasks if task_key(task, limit=limit) not in needs.left_out]
     folders = split_names(data)
+    if only:
+        folders = [folder for folder in only if folder in folders]
     evaluation = evaluate(
         loaded_model,
         folders or None,
@@ -229,6 +234,7 @@ def check_and_evaluate(
         runs=run.runs,
         strict=False,
         watch=partial(progress_line, benchmarks=benchmarks) if benchmarks else None,
+        wait_for=wait_for,
     )
     if has_prompt_set:
         evaluate_prompts(
@@ -253,6 +259,13 @@ def check_and_evaluate(
         forecast_benchmarks=benchmarks,
         caution=_caution(loaded_model.source, model),
     )
+
+
+def check_baseline(baseline: str, output_dir: str) -> None:
+    """Raise ValueError if no record in the folder is of the baseline, if there is to be one."""
+    if baseline:
+        records = records_under(output_dir or None, adapters=False)
+        check_choice("baseline", baseline, sorted({result.model.label for result in records}))
 
 
 def _whole_tier(selection: Mapping[str, str], data: str) -> str:
