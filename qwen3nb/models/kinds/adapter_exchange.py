@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from qwen3nb.checkpoints.folder import TOKENIZER_FILES, ModelFolder, copy_present
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.kinds.lora import (
     CONFIG,
     WEIGHTS,
@@ -25,6 +26,7 @@ from qwen3nb.models.kinds.lora_change import (
     PLAIN_SELECTION,
     AdapterChanges,
     ModuleChange,
+    factor_names,
     is_whole_change,
 )
 from qwen3nb.models.types import JsonObject, SpecError
@@ -39,8 +41,9 @@ def read_changes(folder: Path | str) -> AdapterChanges:
     """Read the changes of a LoRA adapter.
 
     Raises:
-        SpecError: no LoRA adapter, or one whose changes are not those of modules alone: with saved
-            modules, DoRA, or a beginning that changes the base (PiSSA, OLoRA).
+        SpecError: no LoRA adapter, or one whose beginning changes the base (PiSSA, OLoRA).
+        CheckpointError: its changes are not those of pairs of factors alone: a saved module, DoRA,
+            a factor without the other, or no factors at all.
     """
     opened = ModelFolder(Path(folder))
     config = adapter_config(opened)
@@ -48,17 +51,34 @@ def read_changes(folder: Path | str) -> AdapterChanges:
     if beginning in CHANGES_BASE:
         raise SpecError(
             f"{opened.path / CONFIG}: init_lora_weights is {beginning!r}, which also changes the "
-            "base. Convert the adapter to a plain one with PEFT (path_initial_model_for_weight_"
-            "conversion), or leave it out"
+            "base, so the factors alone are not the change. Save it with PEFT's "
+            "path_initial_model_for_weight_conversion, or leave it out"
         )
     tensors = adapter_tensors(opened)
     for name in tensors:
         if is_whole_change(name):
-            raise SpecError(
+            raise CheckpointError(
                 f"{opened.path / WEIGHTS}: {name} is no factor of LoRA (a saved module, or a "
-                "magnitude of DoRA), and cannot be exchanged. Leave this adapter out"
+                "magnitude of DoRA), and can be neither exchanged nor merged. Leave this adapter "
+                "out, or merge it into its base with PEFT"
             )
+    _check_factors(opened, factor_names(tensors))
     return adapter_changes(opened, config, tensors)
+
+
+def _check_factors(folder: ModelFolder, factors: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse an adapter without changes, and a module with one of its two factors."""
+    if not factors:
+        raise CheckpointError(
+            f"{folder.path / WEIGHTS}: no factors of LoRA; copy the adapter again"
+        )
+    for module, names in factors.items():
+        if len(names) < 2:
+            (present,) = names.values()
+            raise CheckpointError(
+                f"{folder.path / WEIGHTS}: {present} has no other factor, and a change of {module} "
+                "needs both; copy the adapter again"
+            )
 
 
 def _layer(module: str) -> str:

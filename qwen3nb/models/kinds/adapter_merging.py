@@ -24,26 +24,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from qwen3nb.checkpoints.folder import TOKENIZER_FILES, ModelFolder, copy_present
+from qwen3nb.checkpoints.folder import TOKENIZER_FILES, copy_present
 from qwen3nb.checkpoints.merging import DENSITIES, check_density, check_weights
 from qwen3nb.checkpoints.provenance import AVERAGING
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import check_given_once, check_output
-from qwen3nb.models.kinds.lora import (
-    CONFIG,
-    WEIGHTS,
-    adapter_changes,
-    adapter_config,
-    adapter_tensors,
-)
-from qwen3nb.models.kinds.lora_change import (
-    CHANGES_BASE,
-    PLAIN_SELECTION,
-    AdapterChanges,
-    ModuleChange,
-    factor_names,
-    is_whole_change,
-)
+from qwen3nb.models.kinds.adapter_exchange import read_changes
+from qwen3nb.models.kinds.lora import CONFIG, WEIGHTS
+from qwen3nb.models.kinds.lora_change import PLAIN_SELECTION, AdapterChanges, ModuleChange
 from qwen3nb.models.types import ADAPTER_METHODS, SpecError
 from qwen3nb.utils.atomic_files import new_folder, write_json
 from qwen3nb.utils.choices import check_choice
@@ -89,7 +77,7 @@ def merge_adapters(
     _check_settings(method, rank=rank, density=density)
     loaded: list[AdapterChanges] = []
     for path, weight in zip(adapters, all_weights, strict=True):
-        loaded.append(_weighted(_read(ModelFolder(Path(path))), weight))
+        loaded.append(_weighted(read_changes(path), weight))
     check_output(output, [adapter.folder for adapter in loaded], mark=AVERAGING)
     _check_one_base(loaded)
     if method == "ties" and density is None:
@@ -134,49 +122,12 @@ def _check_settings(method: str, *, rank: int | None, density: float | None) -> 
         raise ValueError(f"rank is {rank}, expected 1 or more")
 
 
-def _read(folder: ModelFolder) -> AdapterChanges:
-    """Read an adapter; refuse tensors that are not a factor of a change."""
-    config = adapter_config(folder)
-    beginning = config.get("init_lora_weights")
-    if beginning in CHANGES_BASE:
-        raise SpecError(
-            f"{folder.path / CONFIG}: init_lora_weights is {beginning!r}, which also changes the "
-            "base, so the factors alone are not the change. Save it with PEFT's "
-            "path_initial_model_for_weight_conversion"
-        )
-    tensors = adapter_tensors(folder)
-    for name in tensors:
-        if is_whole_change(name):
-            raise CheckpointError(
-                f"{folder.path / WEIGHTS}: {name} is no factor of LoRA (a saved module, or a "
-                "magnitude of DoRA), and has no merge. Merge this adapter into its base with "
-                "PEFT, and average the models"
-            )
-    _check_factors(folder, factor_names(tensors))
-    return adapter_changes(folder, config, tensors)
-
-
 def _weighted(adapter: AdapterChanges, weight: float) -> AdapterChanges:
     """Return an adapter with its changes multiplied by its weight."""
     changes = {}
     for module, change in adapter.by_module.items():
         changes[module] = replace(change, scale=weight * change.scale)
     return replace(adapter, by_module=changes)
-
-
-def _check_factors(folder: ModelFolder, factors: Mapping[str, Mapping[str, str]]) -> None:
-    """Refuse an adapter without changes, and a module with one of its two factors."""
-    if not factors:
-        raise CheckpointError(
-            f"{folder.path / WEIGHTS}: no factors of LoRA; copy the adapter again"
-        )
-    for module, names in factors.items():
-        if len(names) < 2:
-            (present,) = names.values()
-            raise CheckpointError(
-                f"{folder.path / WEIGHTS}: {present} has no other factor, and a change of {module} "
-                "needs both; copy the adapter again"
-            )
 
 
 def _check_one_base(adapters: Sequence[AdapterChanges]) -> None:

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.adapters import MODULES, of_ours, save_adapter
+from safetensors.torch import load_file, save_file
 
 from qwen3nb.models.kinds.adapter_exchange import parts_of, read_changes, write_exchanged
 from qwen3nb.models.types import SpecError
@@ -104,4 +105,14 @@ def test_an_adapter_that_also_changes_its_base_is_refused(joint):
     config = json.loads(file.read_text())
     file.write_text(json.dumps({**config, "init_lora_weights": "pissa"}))
     with pytest.raises(SpecError, match="'pissa', which also changes the base"):
+        read_changes(joint)
+
+
+def test_a_factor_without_the_other_is_refused_by_name(joint):
+    file = joint / "adapter_model.safetensors"
+    tensors = load_file(file)
+    removed = min(name for name in tensors if name.endswith("down_proj.lora_B.weight"))
+    del tensors[removed]
+    save_file(tensors, file)
+    with pytest.raises(SpecError, match=r"down_proj\.lora_A\.weight has no other factor"):
         read_changes(joint)
