@@ -99,6 +99,8 @@ def home(tmp_path, shared_cache, monkeypatch):
     monkeypatch.setenv("QWEN3NB_CACHE", str(shared_cache))
     for name in ("RESULTS", "RUNS", "BOOK"):
         monkeypatch.delenv(f"QWEN3NB_{name}", raising=False)
+    # Records of tests may share their run and time: one test's are not known to the next.
+    shutil.rmtree(shared_cache / "known", ignore_errors=True)
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 

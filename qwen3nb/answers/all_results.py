@@ -9,7 +9,9 @@ Each contains ``model``, ``model_path`` and ``config`` of the newest record, or 
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +28,7 @@ from qwen3nb.records.store import load_failures, records_under
 from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
 from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS
 from qwen3nb.utils.atomic_files import exclusive_lock, write_json
-from qwen3nb.utils.secrets import known_secrets
+from qwen3nb.utils.secrets import Secrets, known_secrets
 
 _SETTINGS_BY_QUERY = ("top", "queries", "runs", "qrels")  # of a record, with a row per query
 
@@ -176,6 +178,106 @@ def write_all_results(folder: Path | str | None = None) -> Path:
                     config[name] = value
         summary = all_results(records, config=config, failures=load_failures(base))
         return write_json(base / SUMMARY, summary)
+
+
+def problems_with_records(
+    folder: Path,
+    stated: Mapping[str, Any],
+    named: Mapping[str, Mapping[str, Result]],
+    others: Sequence[Result],
+) -> Iterator[str]:
+    """Compare a summary with the records that it names; yield the differences.
+
+    Its time and the reasons of failures are not compared. Neither are models of which a record was
+    replaced or removed since; each of these is reported elsewhere.
+
+    Args:
+        folder: of the records.
+        stated: the summary.
+        named: the records that it names and that are as they were, by model and task.
+        others: all other records of the folder.
+    """
+    records = [record for of_model in named.values() for record in of_model.values()]
+    yield from _problems_of_facts(stated, [*records, *others])
+    for failure in sorted(stated["failures"].keys() - load_failures(folder).keys()):
+        yield f"it has a failure of {failure}, of which there is no note"
+    if stated["results"].keys() != stated["summary"].keys():
+        yield "its means are of other models than its results"
+    for model, entries in stated["results"].items():
+        yield from _problems_of_names(model, named[model])
+        if named[model].keys() == entries.keys():
+            yield from _problems_of_means(model, stated["summary"].get(model, {}), named[model])
+    stated_pairs = {
+        (entry["identity"], task)
+        for entries in stated["results"].values()
+        for task, entry in entries.items()
+    }
+    for record in others:
+        pair = (record.model.identity, record.task.key)
+        is_older = "" < record.finished < stated["timestamp"]
+        if is_older and pair not in stated_pairs:
+            yield f"it lacks {record.model.label} on {record.task.key}, of which there is a record"
+
+
+def _problems_of_facts(stated: Mapping[str, Any], records: Sequence[Result]) -> Iterator[str]:
+    """Compare the model, path and options in a summary, which are those of one record."""
+    if stated["model"] and stated["model"] not in stated["results"]:
+        yield "its model is none of its results"
+    spec = stated["model_path"]
+    identities = {record.model.identity for record in records if record.model.spec == spec}
+    if spec and not identities:
+        yield "its model_path is that of no record"
+    candidates = [record for record in records if record.model.identity in identities]
+    secrets = known_secrets()
+    options, _ = secrets.clean(dict(stated["config"]))
+    if options and not any(_has_options(record, options, secrets) for record in candidates):
+        yield "its config is that of no record"
+
+
+def _has_options(record: Result, options: Mapping[str, object], secrets: Secrets) -> bool:
+    """Return whether a record has these details; another version may have had others."""
+    config = record.config
+    shared = {name: config[name] for name in options.keys() & config.keys()}
+    public, _ = secrets.clean(json.loads(json.dumps(shared)))
+    return bool(public) and all(options[name] == public[name] for name in public)
+
+
+def _problems_of_names(model: str, records: Mapping[str, Result]) -> Iterator[str]:
+    """Compare the names of a model and its tasks in a summary with their records."""
+    for task, record in records.items():
+        label = record.model.label
+        # Such as demo, or demo (mean) next to another model of that label.
+        is_named = model == label or model.startswith(f"{label} (")
+        if not is_named or task != record.task.key:
+            yield f"it has the record of {label} on {record.task.key} as {model} on {task}"
+
+
+def _problems_of_means(
+    model: str, stated: Mapping[str, Any], records: Mapping[str, Result]
+) -> Iterator[str]:
+    """Compute the means of a model again from its records."""
+    by_identity = {record.model.identity: record for record in records.values()}
+    if len(by_identity) > 1:
+        yield f"its results of {model} are of several models"
+        return
+    means = replace(summarise(records.values(), requested=[*records]), label=model).as_dict()
+    for field, value in json.loads(json.dumps(means)).items():
+        # Another version may have had other fields.
+        if not _are_alike(stated.get(field, value), value):
+            yield f"{field} of {model} does not follow from its records"
+
+
+def _are_alike(first: Any, second: Any) -> bool:
+    """Return whether two JSON values are equal but for the rounding of numbers."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(
+            _are_alike(first[name], second[name]) for name in first
+        )
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(_are_alike, first, second))
+    if isinstance(first, float) and isinstance(second, float):
+        return math.isclose(first, second, abs_tol=1e-9)
+    return bool(first == second)
 
 
 def all_results(

@@ -34,6 +34,7 @@ from qwen3nb.models.capabilities import INSTRUCTED_TYPES as INSTRUCTED_TYPES
 from qwen3nb.models.capabilities import SEARCH_TYPES as SEARCH_TYPES
 from qwen3nb.models.load import loaded
 from qwen3nb.records.details import DataFacts, SearchFacts, typed_details
+from qwen3nb.records.known_records import remember
 from qwen3nb.records.record import (
     Environment,
     ModelInfo,
@@ -440,7 +441,8 @@ def _evaluate_or_reuse(
                 used_again(file, stored_record.checksum)
                 return stored_record, False
         result = item.evaluate(loaded(model), run)
-        result.save(run.folder)
+        saved = Result.load(result.save(run.folder))
+        remember(saved.occasion, saved.checksum)
         # The traceback of an earlier failure.
         file.with_suffix(_NOTE).unlink(missing_ok=True)
         return result, True

@@ -103,6 +103,7 @@ _INSTEAD = {
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ONLY_THESE = ConfigDict(extra="forbid")
+_OCCASION = 32  # digits of the digest of an occasion
 
 
 def is_substitute(revision: str) -> bool:
@@ -357,6 +358,17 @@ class Result:
         return self.main.value
 
     score = value
+
+    @property
+    def occasion(self) -> str:
+        """A digest of when, by what and of what it was made; no two records share it.
+
+        Empty if that is not stated, as in a record that no evaluation made.
+        """
+        if not (self.run and self.finished):
+            return ""
+        made = [self.run, self.finished, self.model.identity, self.task.key]
+        return sha256_json(made)[:_OCCASION]
 
     @property
     def _alone(self) -> Any:
@@ -661,6 +673,16 @@ def _label_of(file: Path) -> str:
     """Return the label in the name of a record's folder, ``<label>-<identity>``."""
     label, _, _ = file.parents[1].name.rpartition("-")
     return label
+
+
+def is_copy_in_one_file(value: Mapping[str, object]) -> bool:
+    """Return whether the JSON of a record has its scores, as in the copies of a book."""
+    return value.get("schema") == ONE_FILE
+
+
+def is_of_first_release(value: Mapping[str, object]) -> bool:
+    """Return whether the JSON of a record is as of version 0.1, which listed no records."""
+    return value.get("schema") in _UNTYPED
 
 
 def checksum(value: Mapping[str, object]) -> str:

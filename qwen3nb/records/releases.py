@@ -27,9 +27,11 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.records import release_check
+from qwen3nb.records.known_records import KnownDigests, occasion_of_release, remember
 from qwen3nb.records.record import Result, safe_name
 from qwen3nb.records.release_check import PAYLOAD, TAGS
 from qwen3nb.records.results import Results
+from qwen3nb.records.signatures import sign_file, signature_problem
 from qwen3nb.records.store import load_results, records_under, verify_folder
 from qwen3nb.utils.atomic_files import (
     exclusive_lock,
@@ -58,8 +60,12 @@ class ReleaseError(ValueError):
     """A release cannot be created, or was modified; the message says why."""
 
 
-def freeze(name: str) -> Path:
+def freeze(name: str, *, sign: Path | None = None) -> Path:
     """Freeze the study's records, executed pages and built book as a release; return its folder.
+
+    Args:
+        name: name of the release.
+        sign: a private key of SSH to sign it with.
 
     Raises:
         ReleaseError: a name that is taken or unsafe, no records, or records that were changed
@@ -79,18 +85,23 @@ def freeze(name: str) -> Path:
             _copy(paths.book_runs(), data / "pages", only=(".ipynb",))
             _copy(paths.book() / "guide", data / "pages" / "guide", only=(".ipynb",))
             _copy(paths.root() / "_build" / "html", data / "html")
-            _write_tags(work, name, records)
+            frozen = _write_tags(work, name, records)
+            if sign:
+                sign_file(work / TAGS, key=sign)
+            digest = digest_of_release(work)
+        remember(occasion_of_release(name, frozen), digest)
     return target
 
 
-def _write_tags(bag: Path, name: str, records: Results) -> None:
-    """Write what describes and lists the files of a release."""
+def _write_tags(bag: Path, name: str, records: Results) -> str:
+    """Write what describes and lists the files of a release; return when it was frozen."""
     today = datetime.now(UTC)
+    frozen = today.isoformat(timespec="seconds")
     described = _Description.of(name, records, today)
     facts = {
         "schema": _SCHEMA,
         "name": name,
-        "frozen": today.isoformat(timespec="seconds"),
+        "frozen": frozen,
         "qwen3nb": __version__,
         "python": platform.python_version(),
         "commit": git_commit(paths.root()),
@@ -111,6 +122,7 @@ def _write_tags(bag: Path, name: str, records: Results) -> None:
     )
     _write_list(bag, PAYLOAD, payload)
     _write_list(bag, TAGS, [file for file in _files(bag) if not file.startswith("data/")])
+    return frozen
 
 
 def _write_list(bag: Path, name: str, files: Iterable[str]) -> None:
@@ -199,17 +211,50 @@ def release_problems(folder: Path) -> list[str]:
     """Return how the files of a release differ from those that were frozen."""
     try:
         facts = read_json(folder / _FILE)
-        if facts["schema"] == _WITHOUT_LISTS:
-            return _problems_without_lists(folder, facts)
-        if facts["schema"] != _SCHEMA:
+        has_lists = (folder / TAGS).is_file()
+        if facts["schema"] == _WITHOUT_LISTS and not has_lists:
+            problems = _problems_without_lists(folder, facts)
+        elif facts["schema"] != _SCHEMA:
             return [f"{_FILE} has the schema {facts['schema']!r}; expected {_SCHEMA!r}"]
-        problems = list(release_check.problems(folder))
-        count = len(records_under(records_folder(folder), whole=False))
-        if facts["records"] != count:
-            problems.append(f"it has {count} records; {_FILE} says {facts['records']}")
+        else:
+            problems = list(release_check.problems(folder))
+            count = len(records_under(records_folder(folder), whole=False))
+            if facts["records"] != count:
+                problems.append(f"it has {count} records; {_FILE} says {facts['records']}")
+        occasion = occasion_of_release(str(facts["name"]), str(facts.get("frozen")))
+        digest = digest_of_release(folder) if has_lists else ""
+        if KnownDigests().contradict(occasion, digest):
+            problems.append("it was frozen here with other lists of files")
         return problems
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return [f"it cannot be read ({error!r})"]
+
+
+def signed_problems(folder: Path, signers: Path) -> list[str]:
+    """Return why a release is not one that was signed as it is; see `signature_problem`."""
+    problem = signature_problem(folder / TAGS, signers=signers)
+    return [problem] if problem else []
+
+
+def changes_since_signed(releases: Iterable[Path]) -> dict[Path, list[str]]:
+    """Compare the study's results with the newest of ``releases``, file by file.
+
+    Returns:
+        What is wrong, by file: it was added, changed or removed since the release was signed.
+    """
+    newest = max(releases, key=lambda release: str(read_json(release / _FILE)["frozen"]))
+    base, kept = paths.results(), records_folder(newest)
+    names = {name for name in _files(base) if name.partition("/")[0] not in _LEFT_OUT}
+    problems = {}
+    for name in sorted({*names, *_files(kept)}):
+        file = base / name
+        if name not in names:
+            problems[file] = [f"it was removed since {newest.name} was signed"]
+        elif not (kept / name).is_file():
+            problems[file] = [f"it was added since {newest.name} was signed"]
+        elif sha256_file(file) != sha256_file(kept / name):
+            problems[file] = [f"it was changed since {newest.name} was signed"]
+    return problems
 
 
 def _check_unmodified(folder: Path) -> None:

@@ -2,14 +2,16 @@
 
 A record is compared with its checksum, the list of all records ever written in its folder, its
 per-query scores, settings and runs, and MTEB's own result; the summary of a folder with its
-records. Nothing is signed: the help of ``qwen3nb verify`` lists changes that are not detected if
-every checksum is recomputed.
+records; and all of them with what the cache knows of them. The help of ``qwen3nb verify`` lists
+changes that need a key to be detected.
 """
 
+import importlib
 import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -29,7 +31,16 @@ from qwen3nb.metrics.fusion_weights import (
     weight_grid,
 )
 from qwen3nb.metrics.retrieval import JUDGED, find_measure, score_run
-from qwen3nb.records.record import CHECKSUMS, Result, TaskInfo, check_file, read_record
+from qwen3nb.records.known_records import KnownDigests
+from qwen3nb.records.record import (
+    CHECKSUMS,
+    Result,
+    TaskInfo,
+    check_file,
+    is_copy_in_one_file,
+    is_of_first_release,
+    read_record,
+)
 from qwen3nb.records.side_files import (
     ResultError,
     StoredScores,
@@ -40,6 +51,7 @@ from qwen3nb.records.side_files import (
     named_files,
     reranked_run_file,
 )
+from qwen3nb.records.stopped_early import why_left_out
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.journal import TICK, Journal
 
@@ -48,6 +60,10 @@ _ROUNDING = 1e-9  # tolerance between two computations of a number
 _SCORE_ROUNDING = 1e-6  # tolerance between a stored score and one computed from its run
 _TOLERANCE = 1e-5  # MTEB rounds some of its scores to five digits
 _CHANGED = "its content is not that of its checksum: it was changed after it was written"
+_OTHERWISE_KNOWN = (
+    "another content of the same run, time, model and task was written or verified here before: "
+    "it was changed since, or is a copy under another label or seed"
+)
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 _META = "model_meta.json"
 
@@ -60,6 +76,7 @@ class Verifier:
         self._checksums_only = checksums_only
         self._digest = cache(sha256_file)  # of runs, which records may share
         self._listed = cache(listed_records)
+        self._known = KnownDigests()
         self._mteb_folders = cache(lambda base: list(base.glob("*/*")))  # a model, its identity
         self._mteb_file = cache(_check_mteb_file)
 
@@ -71,9 +88,18 @@ class Verifier:
             remedy = f"if that was meant, delete its lines in {CHECKSUMS}"
             return [f"it was removed after it was written; {remedy}"]
         try:
-            return list(self._problems(file, listed_checksums))
+            result, raw = read_record(file)
+            problems_of_record = list(self._problems(file, result, raw, listed_checksums))
         except (OSError, ValueError, KeyError) as error:
             return [str(error).removeprefix(f"{file}: ")]
+        # The copy in a book is of the same occasion, and in another form.
+        is_copy = is_copy_in_one_file(raw) and not self._has_list(file)
+        if result.occasion and not is_copy:
+            if self._known.contradict(result.occasion, result.checksum):
+                problems_of_record.append(_OTHERWISE_KNOWN)
+            if not problems_of_record and not self._checksums_only:
+                self._known.add(result.occasion, result.checksum)
+        return problems_of_record
 
     def _listed_checksums(self, file: Path) -> dict[str, bool]:
         """Return the checksums of a record in the list of its folder; see `listed_records`."""
@@ -81,13 +107,26 @@ class Verifier:
         name = file.absolute().relative_to(base).as_posix()
         return self._listed(base).get(name, {})
 
-    def _problems(self, file: Path, listed: Mapping[str, bool]) -> Iterator[str]:
-        result, raw = read_record(file)
+    def _has_list(self, file: Path) -> bool:
+        """Return whether the folder of a record lists any."""
+        return bool(self._listed(file.absolute().parents[2]))
+
+    def _problems(
+        self, file: Path, result: Result, raw: Mapping[str, Any], listed: Mapping[str, bool]
+    ) -> Iterator[str]:
+        has_list = self._has_list(file)
         if not _has_own_checksum(raw):
             yield _CHANGED
-        # Without any entry, it may have been copied here from another folder.
         elif listed and result.checksum not in listed:
             yield f"{CHECKSUMS} does not list it as it is: it was changed after it was written"
+        # Without a list, the record or its folder may have been copied here alone.
+        elif has_list and not listed and not is_of_first_release(raw):
+            yield (
+                f"{CHECKSUMS} does not list it: another program wrote it, or it was copied here; "
+                "append its lines of the list that it comes from"
+            )
+        if any(path.is_symlink() for path in (file, file.parent, file.parents[1])):
+            yield "it is a link, and records are files: remove it, or copy the record with its list"
         problems_of_tables = side_file_problems(result)
         yield from problems_of_tables
         # Nothing can be recomputed from tables that are missing or changed.
@@ -100,6 +139,8 @@ class Verifier:
             if not problems_of_runs:
                 yield from _rescored_problems(file, result)
             yield from self._mteb_problems(file, result)
+            if has_list:
+                yield from self._missing_mteb_file(file, result)
         if not result.model.settings:
             yield "it has no settings, from which the model's identity follows"
 
@@ -157,6 +198,34 @@ class Verifier:
                     yield checked.problem
             if file_of_mteb.digest and not file_of_mteb.problem:
                 yield from _mteb_differences(file_of_mteb, result)
+
+    def _missing_mteb_file(self, file: Path, result: Result) -> Iterator[str]:
+        """Yield a problem if the record in ``file`` names a result of MTEB and none is there."""
+        mteb = result.task.mteb
+        if mteb is None or not mteb.file or result.task.selection:
+            return
+        name = f"{result.task.name}.json"
+        for folder in self._mteb_folders(file.parent.parent.parent / "mteb" / "results"):
+            if not folder.name.startswith(result.model.identity[:_IDENTITY]):
+                continue
+            digest = self._mteb_file(folder / name).digest
+            was_written = Journal(folder / CHECKSUMS).get(f"{name} {mteb.file}") is not None
+            if digest == mteb.file:
+                yield from _meta_problems(folder)
+            if was_written or digest:
+                return
+        yield "MTEB's result that it was made with is not in mteb/results; copy it here, too"
+
+
+def _meta_problems(folder: Path) -> Iterator[str]:
+    """Yield a problem if MTEB's facts on the model of a folder are not there, or of another one."""
+    try:
+        revision = read_json(folder / _META)["revision"]
+    except (OSError, ValueError, KeyError, TypeError):
+        yield f"MTEB's {paths.shown(folder / _META)} is missing or was changed"
+        return
+    if revision != folder.name:
+        yield f"MTEB's {paths.shown(folder / _META)} is of another model, {revision!r}"
 
 
 @dataclass(frozen=True)
@@ -454,6 +523,10 @@ def folder_problems(folder: Path) -> dict[Path, list[str]]:
             f"line {damaged_lines} is damaged, so changes may not be detected; restore the list "
             "from a copy, or delete what is damaged"
         ]
+    elif has_records and checksums.is_file() and not listed_records(folder):
+        problems_by_file[checksums] = [
+            "this list of all records that were written here is empty; restore it from a copy"
+        ]
     elif has_records and not checksums.is_file():
         problems_by_file[checksums] = [
             "this list of all records that were written here is missing; copy it with them"
@@ -483,35 +556,79 @@ def _summary_problems(file: Path) -> Iterator[str]:
         summary = read_json(file)
         if not _has_own_checksum(summary):
             yield _CHANGED
-        checksums_by_path = listed_records(file.parent)
-        for model, tasks in summary["results"].items():
-            for task, entry in tasks.items():
-                problem = _entry_problem(entry, file.parent, checksums_by_path)
-                if problem:
-                    yield f"{model} on {task}: {problem}"
+            return
+        named, differences = _named_records(summary, file.parent)
+        yield from differences
+        if differences:
+            return
+        # On a higher floor, where the means are computed.
+        all_results = importlib.import_module("qwen3nb.answers.all_results")
+        others = _records_but(named, file.parent)
+        for problem in all_results.problems_with_records(file.parent, summary, named, others):
+            yield f"{problem}; the next evaluation writes this file again"
     except FileNotFoundError:  # a folder need not have one
         return
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         yield f"it cannot be read ({error!r})"
 
 
-def _entry_problem(
+def _named_records(
+    summary: Mapping[str, Any], folder: Path
+) -> tuple[dict[str, dict[str, Result]], list[str]]:
+    """Return the records that a summary names, but for replaced ones, and what is wrong of them.
+
+    The records are by model and task.
+    """
+    listed = listed_records(folder)
+    named: dict[str, dict[str, Result]] = {}
+    problems_of_entries = []
+    for model, tasks in summary["results"].items():
+        named[model] = {}
+        for task, entry in tasks.items():
+            record, problem = _named_record(entry, folder, listed)
+            if problem:
+                problems_of_entries.append(f"{model} on {task}: {problem}")
+            if record is not None:
+                named[model][task] = record
+    return named, problems_of_entries
+
+
+def _named_record(
     entry: Mapping[str, Any], folder: Path, listed: Mapping[str, Mapping[str, bool]]
-) -> str:
-    """Compare an entry of a summary with its record; return what is wrong, or an empty string."""
+) -> tuple[Result | None, str]:
+    """Return the record of an entry of a summary, unless it was replaced, and what is wrong."""
     record, digest = entry["record"], entry["checksum"]
     if record in listed and digest not in listed[record]:
-        return "it was made from no record that was written here"
-    if not os.path.lexists(folder / record):  # reported as removed elsewhere
-        return ""
+        return None, "it was made from no record that was written here"
+    if not os.path.lexists(folder / record):
+        if record in listed:  # reported as removed elsewhere
+            return None, ""
+        remedy = (
+            "if it was removed on purpose, remove this file, which the next evaluation writes again"
+        )
+        return None, f"{record} was never written here; {remedy}"
     result, raw = read_record(folder / record)
     was_replaced = raw.get("checksum", "") != digest
     if was_replaced:
-        return ""
+        return None, ""
     scores = json.loads(json.dumps(scores_of(result)))  # with lists in place of tuples
     if scores != entry:
-        return f"it is not what {record} holds"
-    return ""
+        return result, f"it is not what {record} holds"
+    return result, ""
+
+
+def _records_but(named: Mapping[str, Mapping[str, Result]], folder: Path) -> list[Result]:
+    """Return the records of a folder that a summary may have and that are none of ``named``."""
+    named_files = {record.path(folder) for tasks in named.values() for record in tasks.values()}
+    others = []
+    for file in sorted(folder.glob("*/seed_*/*.json")):
+        if file in named_files:
+            continue
+        with suppress(ResultError):  # reported elsewhere
+            record = unchanged_record(file, alone=True)
+            if not why_left_out(record):
+                others.append(record)
+    return others
 
 
 def scores_of(result: Result) -> dict[str, Any]:

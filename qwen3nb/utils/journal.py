@@ -75,10 +75,13 @@ def noted(file: Path, key: str) -> Iterator[None]:
 
 def append(file: Path, key: str, value: object) -> None:
     """Append to a journal without reading it."""
+    append_durably(file, line_of(key, value), if_cut="only a part of a line was written")
+
+
+def line_of(key: str, value: object) -> bytes:
+    """Return the line of a journal, with its checksum: such as 1a2b3c4d ["key",true]."""
     data = canonical([key, value])
-    # A checksum before the data, such as 1a2b3c4d ["key",true].
-    line = _LINE % (zlib.crc32(data), data)
-    append_durably(file, line, if_cut="only a part of a line was written")
+    return _LINE % (zlib.crc32(data), data)
 
 
 log = logging.getLogger(__name__)

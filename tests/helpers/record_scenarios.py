@@ -152,7 +152,8 @@ def _task_run(item, model, run):
     result = _evaluated(model, item.task, noisy(0.5), versions=Environment.current().versions)
     scores = {"test": [{"main_score": result.main.value}]}
     (made / f"{name}.json").write_text(json.dumps({"scores": scores}))
-    (made / "model_meta.json").write_text('{"name": "bm25"}')
+    meta = {"name": "bm25", "revision": made.name}
+    (made / "model_meta.json").write_text(json.dumps(meta))
     kept = keep_results(written, run.folder / "mteb")
     shutil.rmtree(written)
     amend(result, "task", mteb=replace(result.task.mteb, file=kept[f"{name}.json"]))

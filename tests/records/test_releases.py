@@ -100,7 +100,9 @@ def without_lists(folder):
         part.rename(folder / part.name)
     (folder / "data").rmdir()
     files = [file for file in folder.rglob("*") if file.is_file() and file.name != "release.json"]
-    facts = json.loads((folder / "release.json").read_text()) | {"schema": "qwen3nb.release/1"}
+    # Frozen by version 0.1, so that the cache does not know it.
+    of_then = {"schema": "qwen3nb.release/1", "frozen": "2026-11-22T09:00:00+00:00"}
+    facts = json.loads((folder / "release.json").read_text()) | of_then
     facts["files"] = {file.relative_to(folder).as_posix(): sha256_file(file) for file in files}
     write_text(folder / "release.json", json.dumps(facts | {"checksum": sha256_json(facts)}))
     return folder

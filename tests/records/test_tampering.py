@@ -2,7 +2,7 @@
 
 How much is made to agree with a change: the ``record``, with its checksum, the files beside it and
 the aggregates; or ``all`` that this package writes of it, so that the list of records has it, too.
-What is not seen then, the help of the command says.
+What is not seen then, the help of the command says; more kinds are in test_kinds_of_tampering.py.
 """
 
 import json
@@ -27,19 +27,26 @@ TASK = "PyDocsSampleRetrieval"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Results of two models: searches, one with its run, and other tasks; and their summary."""
-    folder = tmp_path_factory.mktemp("made")
+def made(tmp_path_factory, shared_cache):
+    """Results of two models: searches, one with its run, and other tasks; and their summary.
+
+    Beside them stands what the cache knows of them.
+    """
+    folder = tmp_path_factory.mktemp("made") / "results"
     options = {"output": folder, "show_progress": False}
-    evaluate("bm25", tasks=TASK, runs=True, **options)
-    evaluate("random", tasks=f"{TASK},AuthorSTS,PyDocsSampleClustering", **options)
-    write_all_results(folder)
-    assert verify(folder) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QWEN3NB_CACHE", str(shared_cache))
+        evaluate("bm25", tasks=TASK, runs=True, **options)
+        evaluate("random", tasks=f"{TASK},AuthorSTS,PyDocsSampleClustering", **options)
+        write_all_results(folder)
+        assert verify(folder) == []
+    shutil.copytree(shared_cache / "known", folder.with_name("known"))
     return folder
 
 
 @pytest.fixture
-def folder(made, tmp_path):
+def folder(made, home, shared_cache, tmp_path):
+    shutil.copytree(made.with_name("known"), shared_cache / "known")
     return shutil.copytree(made, tmp_path / "results", symlinks=True)
 
 
@@ -75,23 +82,23 @@ def reverse(digest):
 FIELDS = {
     "schema": ("qwen3nb.result/4", ""),
     "seed": (plus(1), ""),
-    "run": ("0" * 12, "run id"),
-    "finished": ("2020-01-01T00:00:00+00:00", "cost, times"),
+    "run": ("0" * 12, "another run or time"),
+    "finished": ("2020-01-01T00:00:00+00:00", "another run or time"),
     "model.label": ("better", ""),
     "model.identity": (reverse, ""),
     "task.name": (plus("s"), ""),
     "task.main_metric": ("Recall@100", ""),
     "task.revision": (reverse, ""),
     "task.subsets": (["de"], ""),
-    "task.group": ("CQADupStack", "group"),
-    "task.size.queries": (plus(9), "numbers of documents and queries"),
-    "task.counts": ({"empty texts": 3}, "counts"),
+    "task.group": ("CQADupStack", ""),
+    "task.size.queries": (plus(9), ""),
+    "task.counts": ({"empty texts": 3}, ""),
     "task.mteb.value": (plus(0.1), ""),
-    "task.mteb": (None, "no MTEB result"),
+    "task.mteb": (None, ""),
     "task.mteb.file": (reverse, ""),
-    "cost.seconds": (plus(0.01), "cost, times"),
-    "cost.texts": (plus(1), "texts encoded"),
-    "environment.versions.mteb": ("1.0.0", "versions"),
+    "cost.seconds": (plus(0.01), ""),
+    "cost.texts": (plus(1), ""),
+    "environment.versions.mteb": ("1.0.0", ""),
     "metrics.nDCG@10.value": (plus(0.1), ""),
     "metrics.nDCG@10.low": (plus(1e-4), ""),
     "metrics.nDCG@10.n": (plus(-1), ""),
@@ -103,7 +110,7 @@ FIELDS = {
 
 def states(cli, phrase):
     text = " ".join(cli("verify", "--help").output.split())
-    return phrase in text.partition("not detected:")[2]
+    return phrase in text.partition("need a key:")[2]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +141,7 @@ def test_a_file_of_a_later_evaluation_is_not_compared(folder):
     value = json.loads(file.read_text())
     value["task"]["mteb"]["file"] = ""  # of an older version: it is taken for its own
     put(file, value, "all")
-    assert len(verify(folder)) == 1
+    assert any("revision" in line for line in verify(folder))
 
 
 def edit(file, *keys, to, sign=False):
@@ -235,25 +242,14 @@ DEEDS = {
     "summary: a mean, signed": in_summary(*MEAN, sign=True),
     "summary: cut": lambda f: os.truncate(f / "all_results.json", 99),
 }
-# What the help says of what is not seen.
-BEYOND = {
-    "a record and its lines removed": "removed together with its lines in the list",
-    "MTEB's folder removed": "removed as well",
-    "summary: a mean, signed": "the means in all_results.json",
-}
 
 
 @pytest.mark.parametrize("deed", DEEDS)
-def test_a_deed_is_seen_or_named_as_beyond(folder, cli, deed):
+def test_a_deed_is_seen(folder, cli, deed):
     DEEDS[deed](folder)
-    beyond = BEYOND.get(deed)
     seen = cli("verify", folder)
-    if beyond:
-        assert (seen.exit_code, seen.output.count("records are consistent")) == (0, 1)
-        assert states(cli, beyond)
-    else:
-        assert seen.exit_code == 1
-        assert re.search(r"^\S+: \S", seen.output, re.MULTILINE)
+    assert seen.exit_code == 1
+    assert re.search(r"^\S+: \S", seen.output, re.MULTILINE)
 
 
 def test_a_copy_of_one_model_needs_the_list_of_its_folder(folder, tmp_path):

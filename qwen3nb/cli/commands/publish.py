@@ -280,11 +280,12 @@ def push(folder: Path, repository: str, dry_run: bool, private: bool) -> None:
 
 @click.command(cls=CommandWithParts, writes=True)
 @click.argument("name", shell_complete=complete_parts)
-def freeze(name: str) -> None:
+@opt.option("--sign", type=opt.FILE, help="Sign with this private key of SSH.")
+def freeze(name: str, sign: Path | None) -> None:
     """Freeze the study as it is now in releases/NAME: records, pages, versions, a citation.
 
     \b
-    qwen3nb freeze v1
+    qwen3nb freeze v1 --sign ~/.ssh/id_ed25519
     qwen3nb freeze diff v1
 
     A release contains the records and the files next to them, MTEB's results, the executed
@@ -295,11 +296,12 @@ def freeze(name: str) -> None:
 
     To cite it, archive the folder, which is a bag (BagIt, RFC 8493) with the SHA-256 of every file.
     `python3 verify.py` in it, or `sha256sum -c *manifest-sha256.txt`, verifies it without qwen3nb.
+    With --sign, `ssh-keygen` signs the list of all files, which `qwen3nb verify --signed` needs.
     """
     from qwen3nb.records.releases import digest_of_release
     from qwen3nb.records.releases import freeze as freeze_study
 
-    folder = freeze_study(name)
+    folder = freeze_study(name, sign=sign)
     data = folder / "data"
     count = len([file for file in data.rglob("*") if file.is_file()])
     line = f"{folder}: {read_json(folder / 'release.json')['records']} records in {count} files"

@@ -98,8 +98,11 @@ def results(
 @click.argument("files", nargs=-1, type=opt.FILE)
 @opt.flag("--checksums", help="Only compare checksums.")
 @opt.flag("--fresh", help="Verify records again that were consistent and have not changed since.")
+@opt.option("--signed", type=opt.FILE, help="Public key that has to have signed the releases.")
 @opt.JSON
-def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool) -> None:
+def verify(
+    files: tuple[Path, ...], checksums: bool, fresh: bool, signed: Path | None, as_json: bool
+) -> None:
     """Check that the numbers of records follow from their own scores, and report those that do not.
 
     \b
@@ -114,18 +117,25 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
     records. The next time, only records whose files have changed since, by their times and sizes,
     are verified.
 
-    Nothing is signed. If someone recomputes every checksum, including the list, these changes are
-    not detected: numbers of documents and queries, counts, group, categories, run id, texts
-    encoded, versions, cost, times; without a run, scores of other metrics and scores swapped
-    between queries; the means in all_results.json; anything in a record that has no MTEB result, or
-    whose MTEB result is rewritten or removed as well. Scores that were wrong from the start are not
-    detected either, nor is a record removed together with its lines in the list.
+    A change is named even if its checksums were recomputed, if the cache knows what was there: by
+    an evaluation, a freeze or an earlier `verify`. Eight kinds of changes need a key: (1) a record
+    rewritten as of another run or time, (2) one invented, (3) one removed with its lines in the
+    list, (4) MTEB's result replaced as by a later evaluation, (5) time and reasons of failures in
+    all_results.json, (6) a release frozen again under its name, (7) what the cache knows, (8) where
+    it knows no such record, some 50 fields that nothing repeats: sizes, clusters, categories,
+    texts, prompts, options, versions, device, cost, names of run, qrels and MTEB's result. Scores
+    that were wrong from the start are not detected.
+
+    With --signed KEY.pub, or a file of allowed signers, releases have to be signed by that key
+    (`qwen3nb freeze --sign`), and results/ has to be that of the newest one. This shows all eight.
     """
     from qwen3nb.records.releases import (
         all_releases,
+        changes_since_signed,
         is_release,
         records_folder,
         release_problems,
+        signed_problems,
     )
     from qwen3nb.records.store import check_files, record_folders, result_files
     from qwen3nb.records.verification import folder_problems
@@ -140,6 +150,8 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
     problems: dict[Path, Sequence[str]] = {}
     for release in releases:
         problems_of_release = release_problems(release)
+        if signed is not None:
+            problems_of_release += signed_problems(release, signed)
         if problems_of_release:
             problems[release] = problems_of_release
         for folder in record_folders(records_folder(release)):
@@ -156,6 +168,12 @@ def verify(files: tuple[Path, ...], checksums: bool, fresh: bool, as_json: bool)
             verified += 1
             if messages:
                 problems[file] = messages
+    if signed is not None and not files:
+        valid_releases = [release for release in releases if release not in problems]
+        if valid_releases:
+            problems |= changes_since_signed(valid_releases)
+        else:
+            problems[paths.releases()] = [f"no release is signed by {signed}"]
     for path in folders:
         checked_folder = path or paths.results()
         if checked_folder.is_dir():
