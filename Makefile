@@ -39,9 +39,10 @@ check: $(STAMP) ## check style, types, and that notebooks have no outputs
 book: $(STAMP) ## build the book from the current results, in strict mode
 	$(BIN)/qwen3nb book
 
-nightly: $(STAMP) ## after the demo: find numbers of its book, and of the tier full, that disagree
+nightly: $(STAMP) ## after the demo: find numbers of its book, and of the tier full, that disagree; try every fault
 	$(BIN)/python -m benchmarks.agreement .
 	.ci/rehearse
+	.ci/faults
 
 lab: $(STAMP) ## open the notebooks
 	$(BIN)/jupyter lab --notebook-dir=notebooks

@@ -29,3 +29,14 @@ def test_a_system_error_is_one_line_and_leaves_nothing_half_written(faults, name
     report = faults(name, code)
     assert report.broken == []
     assert report.tried >= 10
+
+
+@pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EROFS, "clock", "slow"])
+def test_parts_are_finished_after_another_fault(faults, fault):
+    report = faults("SHARDS", fault, most=3)
+    assert report.broken == []
+
+
+@pytest.mark.parametrize("fault", ["clock", "slow"])
+def test_a_clock_or_a_slow_disk_changes_no_vector(faults, fault):
+    assert faults("ENCODE", fault, most=2).broken == []

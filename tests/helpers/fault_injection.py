@@ -27,7 +27,13 @@ folder if it is in no state that was copied before; each copy is then where the 
 `Scenario.check`, the action again, a comparison with an undisturbed run.
 
 A system error such as a full disk is raised by the n-th operation and by all later ones, except
-those that free space where the file system can still be written.
+those that free space where the file system can still be written. After it, the action runs again.
+
+A clock jumps at the n-th operation, a day back or ten years on: that of Python, for which the files
+are then of another day. On a slow disk every operation takes milliseconds, while a second process
+does the same, and a third one reads.
+
+Tests try a sample of the operations; `.ci/faults` tries every one.
 """
 
 from __future__ import annotations
@@ -40,15 +46,18 @@ import io
 import json
 import math
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from helpers import REPOSITORY
@@ -56,6 +65,9 @@ from helpers import REPOSITORY
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 LEFTOVERS = (".tmp", ".old")
 FREEING = ("rename", "unlink", "rmdir")
+_SLOWEST = 0.01  # seconds of an operation on a slow disk
+_JUMPS = (-86_400, 10 * 365 * 86_400)  # seconds: a day back, ten years on
+_STILL_RUNNING = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
 def tree(folder, *, hidden=False):
@@ -89,13 +101,15 @@ class Scenario:
             takes time to copy belongs next to the folder, in ``folder.parent``.
         content: what must be equal after another run; by default the `tree`.
         check: raises if something is lost after a kill; by default the content is that of before
-            or that of after, whole.
+            or that of after, whole. With it, an error may leave a part for the next run to finish.
+        by_two: whether two processes may do it at once, with the same result.
     """
 
     act: Callable[[Path], object]
     prepare: Callable[[Path], object] = lambda folder: None
     content: Callable[[Path], dict] = tree
     check: Callable[[Path], None] | None = None
+    by_two: bool = True
 
 
 @dataclass(frozen=True)
@@ -116,6 +130,9 @@ class Operations:
         self.work, self.target = work, target
         self.seen, self.points, self.active = [], [], False
         self.error = None  # the number of the first operation that fails, and its errno
+        self.first_struck = ""
+        self.jump = (0, 0)  # the number of the operation at which the clock jumps, and its seconds
+        self.delays = None  # random, of every operation
         self._lock, self._states = threading.RLock(), set()
         self._install()
 
@@ -125,11 +142,16 @@ class Operations:
             return 0
         with self._lock:
             self.seen.append(f"{kind} {os.path.relpath(path, self.work)}")
+            if self.delays is not None:
+                time.sleep(self.delays.uniform(0, _SLOWEST))
+            if len(self.seen) == self.jump[0]:
+                set_clock(self.jump[1])
             if self.error is None:
                 self._copy(f"before {len(self.seen)}")
             elif len(self.seen) >= self.error[0]:
                 code = self.error[1]
                 if code == errno.EROFS or kind not in FREEING:
+                    self.first_struck = self.first_struck or f"{kind} {path}"
                     raise OSError(code, os.strerror(code), str(path))
             return len(self.seen)
 
@@ -254,8 +276,30 @@ def _state(path):
     return path, path.read_bytes() if path.is_file() else None
 
 
+def set_clock(seconds):
+    """Let Python's clock differ from the real one by ``seconds``, in this process and for good."""
+    shift = timedelta(seconds=seconds)
+
+    class Shifted(datetime):
+        """A date of another day."""
+
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + shift
+
+    seconds_now, nanoseconds_now = time.time, time.time_ns
+    time.time = lambda: seconds_now() + seconds
+    time.time_ns = lambda: nanoseconds_now() + int(seconds * 1e9)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("qwen3nb") and getattr(module, "datetime", None) is datetime:
+            module.datetime = Shifted
+
+
 class _Trials:
-    """All trials of one scenario; runs in the server."""
+    """All trials of one scenario; runs in the server.
+
+    Each tries at most ``most`` of the operations, spread over all; 0: every one.
+    """
 
     def __init__(self, scenario, base):
         self.scenario, self.base, self.work = scenario, base, base / "work"
@@ -268,17 +312,17 @@ class _Trials:
         scenario.act(self.work)
         self.after = scenario.content(self.work)
 
-    def kills(self):
+    def kills(self, most):
         """Go on after a kill at every operation, and in the middle of every write."""
         operations, points = _forked(self._copied)
-        broken = []
-        for point in points:
+        broken, sample = [], _sample(points, most)
+        for point in sample:
             shutil.rmtree(self.work)
             (self.base / "copies" / point).rename(self.work)
             if problem := self._problem():
                 at = int(point.split()[-1])
                 broken.append(f"{point} ({operations[at - 1]}): {problem}")
-        return Report(len(points), broken)
+        return Report(len(sample), broken)
 
     def _copied(self):
         """Return the operations of an undisturbed run and the points at which it was copied."""
@@ -305,28 +349,100 @@ class _Trials:
         operations.active = True
         return operations
 
-    def errors(self, code):
-        """Let ``code`` strike at one of ten operations; the file system works again after it."""
+    def errors(self, code, most):
+        """Let ``code`` strike at an operation; the file system works again after it."""
+        return self._at_operations(most or 10**9, [lambda at: self._struck(at, code)])
+
+    def jumps(self, most):
+        """Let the clock jump at an operation, and run the action again when it is right."""
+        trials = [functools.partial(self._jumped, seconds=each) for each in _JUMPS]
+        return self._at_operations(most or 10**9, trials)
+
+    def _at_operations(self, most, trials):
+        """Return the report of trials that are disturbed at an operation."""
         operations = _forked(self._counted)
-        points = range(1, len(operations) + 1, max(1, len(operations) // 10))
-        struck = [
-            (operations[at - 1], _forked(lambda at=at: self._struck(at, code))) for at in points
-        ]
-        return Report(len(points), [f"{name}: {problem}" for name, problem in struck if problem])
+        points = _sample(range(1, len(operations) + 1), most)
+        broken = []
+        for at in points:
+            for trial in trials:
+                problem, goes_on = _forked(lambda at=at, trial=trial: trial(at))
+                if goes_on:  # in another process, for which that one is dead
+                    problem = _forked(self._problem)
+                if problem:
+                    broken.append(f"{operations[at - 1]}: {problem}")
+        return Report(len(points) * len(trials), broken)
 
     def _struck(self, at, code):
-        """Return what is wrong with how an error is told, or with the folder it leaves."""
+        """Return what is wrong with how an error is told, or with the folder it leaves.
+
+        And whether to go on from there.
+        """
         operations = self._operations()
-        operations.error, expected = (at, code), self.after
+        operations.error, failed = (at, code), False
         try:
             self.scenario.act(self.work)
         except AssertionError as error:  # of the exit status, with what was printed
-            expected = self.before
+            failed = True
             if not str(error).splitlines()[-1].startswith("Error: "):
-                return f"not told in one line: {error}"
+                return f"not told in one line: {error}", False
+        except OSError as error:  # which the command line tells in one line
+            failed = True
+            if str(self.base) not in str(error):
+                return f"names no file: {error!r}", False
         operations.active = False
         litter = [] if code == errno.EROFS else leftovers(self.work)
-        return _difference(self.scenario.content(self.work), expected) or ", ".join(litter)
+        if litter:
+            return f"left over: {', '.join(litter)}", False
+        if failed and self.scenario.check is not None:
+            return "", True
+        content = self.scenario.content(self.work)
+        if not failed:
+            return _difference(content, self.after), False
+        # What was renamed is whole, but perhaps not on disk yet: an error says so.
+        kind, _, path = operations.first_struck.partition(" ")
+        if kind == "fsync" and Path(path).is_dir() and content == self.after:
+            return "", False
+        return _difference(content, self.before), False
+
+    def _jumped(self, at, *, seconds):
+        """Return what is wrong after a run in which the clock jumped; then go on without."""
+        operations = self._operations()
+        operations.error, operations.jump = (math.inf, 0), (at, seconds)
+        self.scenario.act(self.work)
+        differs = self._differs()
+        return differs, not differs
+
+    def slow(self, seed):
+        """Run the action on a slow disk, twice at once if it can, while a reader looks."""
+        shutil.rmtree(self.work)
+        shutil.copytree(self.base / "template", self.work, symlinks=True)
+        writers = range(2 if self.scenario.by_two else 1)
+        running = [_started(functools.partial(self._slowly, seed + writer)) for writer in writers]
+        broken = []
+        while any(os.waitid(os.P_PID, pid, _STILL_RUNNING) is None for pid, _ in running):
+            if self.scenario.check is not None and not broken:
+                broken += filter(None, [_forked(self._read)])
+            time.sleep(0.02)
+        broken += filter(None, [_ended(*each) for each in running])
+        if not broken:
+            broken += filter(None, [self._differs(), self._problem()])
+        return Report(len(running), broken)
+
+    def _slowly(self, seed):
+        """Run the action with a random delay before each operation."""
+        operations = Operations(self.work, self.base / "copies")
+        operations.error, operations.delays = (math.inf, 0), random.Random(seed)
+        operations.active = True
+        self.scenario.act(self.work)
+        return ""
+
+    def _read(self):
+        """Return what a reader finds wrong."""
+        try:
+            self.scenario.check(self.work)
+        except Exception:  # noqa: BLE001 - whatever it is, it is reported
+            return traceback.format_exc(limit=-4)
+        return ""
 
     def _problem(self):
         """Return what is wrong with the folder that a kill left, or with the run after it."""
@@ -355,8 +471,20 @@ def _difference(content, expected):
     return f"differs in {', '.join(map(str, odd[:5]))}" if odd else ""
 
 
+def _sample(points, most):
+    """At most ``most`` of the points, spread over all; 0: all."""
+    if not most:
+        return list(points)
+    return list(points)[:: max(1, len(points) // most)]
+
+
 def _forked(action):
     """Run ``action`` in a child; return what it returns, through JSON."""
+    return _ended(*_started(action))
+
+
+def _started(action):
+    """Start ``action`` in a child; return its id and the end of a pipe for `_ended`."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -372,6 +500,11 @@ def _forked(action):
                 pipe.write(text.encode())
             os._exit(status)
     os.close(writing)
+    return child, reading
+
+
+def _ended(child, reading):
+    """Wait for a child; return what it returned."""
     with io.FileIO(reading) as pipe:
         text = pipe.readall().decode()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -383,8 +516,9 @@ def _forked(action):
 def fault_server(module):
     """Yield ``run(name)``, which runs the trials of a scenario of ``module``; returns a `Report`.
 
-    ``run(name, errno.ENOSPC)`` tries that system error instead of kills. Files are in memory, where
-    there is such a file system.
+    ``run(name, errno.ENOSPC)`` tries that system error instead of kills, ``run(name, "clock")`` a
+    clock that jumps, and ``run(name, "slow")`` a slow disk; ``most`` operations at most, 0: all.
+    Files are in memory, where there is such a file system.
     """
     paths = [str(REPOSITORY), str(REPOSITORY / "tests"), os.environ.get("PYTHONPATH", "")]
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - below it
@@ -402,8 +536,10 @@ def fault_server(module):
         ) as process,
     ):
 
-        def run(name, code=0):
-            process.stdin.write(f"{name} {code}\n")
+        def run(name, disturbance="kill", *, most=None):
+            if most is None:  # of errors, each of which is a run
+                most = 10 if isinstance(disturbance, int) else 0
+            process.stdin.write(f"{name} {disturbance} {most}\n")
             process.stdin.flush()
             answer = process.stdout.readline()
             log.seek(0)
@@ -422,14 +558,24 @@ def serve(module, folder):
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an action prints is no answer
     os.fsync = lambda descriptor: None  # no power fails here, and disks are slow
-    for name, code in map(str.split, sys.stdin):
+    for name, disturbance, most in map(str.split, sys.stdin):
         try:
             scenario = getattr(importlib.import_module(module), name)
-            trials = _Trials(scenario, Path(folder) / f"{name}-{code}")
-            answer = asdict(trials.errors(int(code)) if int(code) else trials.kills())
+            trials = _Trials(scenario, Path(folder) / f"{name}-{disturbance}")
+            answer = asdict(_report(trials, disturbance, int(most)))
         except BaseException:  # noqa: BLE001 - the test shows it
             answer = traceback.format_exc()
         print(json.dumps(answer), file=answers, flush=True)
+
+
+def _report(trials, disturbance, most):
+    if disturbance == "kill":
+        return trials.kills(most)
+    if disturbance == "clock":
+        return trials.jumps(most)
+    if disturbance == "slow":
+        return trials.slow(most)
+    return trials.errors(int(disturbance), most)
 
 
 if __name__ == "__main__":

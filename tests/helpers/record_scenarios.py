@@ -25,8 +25,11 @@ from helpers.records import amend, make, noisy, own
 from qwen3nb import paths
 from qwen3nb.book import build as building
 from qwen3nb.book.up_to_date import STATE
+from qwen3nb.cli import judge_terminal
 from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.custom.grades import GradeFile, GradeLine
 from qwen3nb.evaluation.evaluate import evaluate as evaluate_model
+from qwen3nb.evaluation.judged import load_verdict
 from qwen3nb.evaluation.mteb import evaluate as mteb_tasks
 from qwen3nb.evaluation.mteb.evaluate import keep_results
 from qwen3nb.evaluation.mteb.select import tier_tasks
@@ -146,7 +149,7 @@ def _share_pydocs(folder):
 def _task_run(item, model, run):
     """Write what MTEB writes, and return a record."""
     name = item.task.metadata.name
-    written = paths.root().parent / "written"
+    written = paths.root().parent / f"written-{os.getpid()}"
     made = written / "results" / "bm25" / model.identity[:40]
     made.mkdir(parents=True)
     result = _evaluated(model, item.task, noisy(0.5), versions=Environment.current().versions)
@@ -245,7 +248,9 @@ class _Kernels:
         log.write_text("what it printed\n")
         values = {"x": int(command.arguments[-1])}
         notebook = nbformat.read(paths.find_notebook("small"), as_version=4)
-        attempt = NotebookRun("small", values, command.page, log=str(log), started=0.0)
+        # Two failures of one second are the same to a sweep; those of two processes are not.
+        started = float(os.getpid())
+        attempt = NotebookRun("small", values, command.page, log=str(log), started=started)
         if values["x"] == 2:
             attempt.fail(notebook, "ValueError", "no memory")
             return RunOutcome(command.name, 1)
@@ -257,7 +262,7 @@ class _Kernels:
         return RunOutcome(command.name, 0)
 
     def stop(self):
-        raise AssertionError("stopped")
+        """Nothing runs."""
 
 
 def sweep(folder):
@@ -336,6 +341,56 @@ def whole_book(folder):
     assert pages in ({}, earlier, {"index.html": new, "search.html": new})
 
 
+# `qwen3nb judge` with a grader who answers what is asked, until the grades decide.
+
+
+def judge(folder):
+    data = folder.parent / "judged"
+    questions = []
+
+    def answer():
+        return str(questions[-1].document.count("3") * 3)
+
+    with (
+        mock.patch.object(judge_terminal, "_show", questions.append),
+        mock.patch.object(judge_terminal, "_answer", answer),
+    ):
+        run(
+            f"judge --queries {data}/queries.txt --documents {data}/documents.jsonl --terminal "
+            f"--model bm25,random:8 --grader ann --grades {folder}/grades.jsonl"
+        )
+
+
+def prepare_judging(folder):
+    data = folder.parent / "judged"
+    data.mkdir()
+    rows = [{"id": f"d{number}", "text": f"{word} of a table"} for number, word in enumerate(WORDS)]
+    (data / "documents.jsonl").write_text("\n".join(map(json.dumps, rows[:6])))
+    (data / "queries.txt").write_text(f"{WORDS[3]} of\n{WORDS[2]} table\n")
+    first = GradeLine(f"{WORDS[3]} of", "d1", 0, "bob", "2026-01-01T00:00:00+00:00")
+    GradeFile(folder / "grades.jsonl").add(first)
+
+
+def grades_and_verdict(folder):
+    """The grades without their times, and the verdict without its time and their digest."""
+    lines = GradeFile(folder / "grades.jsonl").read()
+    found = {"grades": [(line.pair, line.grade, line.grader) for line in lines]}
+    for file in (folder / "results" / "judged").glob("*.json"):
+        verdict = json.loads(file.read_bytes())
+        del verdict["time"], verdict["grades_sha256"]
+        found[file.name] = verdict
+    return found
+
+
+def whole_grades(folder):
+    """The grade of before is there, and every other one once; a verdict is whole."""
+    lines = GradeFile(folder / "grades.jsonl").read()
+    assert lines[0].grader == "bob"
+    assert len({line.pair for line in lines}) == len(lines)
+    for file in (folder / "results" / "judged").glob("*.json"):
+        assert load_verdict(file.stem).graded <= len(lines)
+
+
 # A release.
 
 
@@ -366,4 +421,5 @@ RERANKING = Scenario(rerank, prepare_reranking, content, all_whole)
 SWEEP = Scenario(sweep, prepare_sweep, content, all_whole)
 DOMAIN = Scenario(domain, prepare_domain, content, all_whole)
 BOOK = Scenario(book, prepare_book, book_files, whole_book)
+JUDGING = Scenario(judge, prepare_judging, grades_and_verdict, whole_grades, by_two=False)
 RELEASE = Scenario(freeze_once, prepare_release, frozen, whole_release)
