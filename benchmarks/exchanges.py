@@ -1,21 +1,21 @@
 """How often interference by layer names a damaged layer, and how often one without damage.
 
-The demo's adapters change its base by a twentieth: to damage them changes no score. So the base's
-layers are made random, and an adapter holds all that the demo has trained in them, the base's own
-training included. Layers are exchanged as `qwen3nb analyze --by layer` does, and the judged
-documents of PyDocs' sample are searched. Two kinds of trials are counted:
+The adapters and their base are the demo's. Layers are exchanged as `qwen3nb analyze --by layer`
+does, and the judged documents of PyDocs' sample are searched. Two kinds of trials are counted:
 
-    damage    the factors of one layer of the joint adapter are permuted
-    noise     joint adapter and specialist are one adapter, each with a noise of its own
+    damage    the weights of one layer, the joint adapter's change included, are permuted
+    noise     joint adapter and specialist are one adapter, each with a noise on all weights
 
-The second is without damage: joint adapter and specialist could change places.
+The second is without damage: joint adapter and specialist could change places. Weights are changed
+by an adapter of full rank. The demo's adapters change their base by a twentieth, so to permute
+their factors alone costs nothing that could be named.
 
     python -m benchmarks.exchanges --trials 20 --null-trials 200
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,18 +44,24 @@ TASK = "PyDocsSampleRetrieval"
 _LENGTH = 48  # tokens of a text
 _BATCH = 100
 Changes = dict[str, ModuleChange]
+Weights = dict[str, torch.Tensor]
+ByMetric = dict[str, dict[str, float]]  # scores by metric, then by query
+Trial = tuple[dict[str, TaskCosts], str]  # costs by metric, and the damaged layer
+NDCG = "nDCG@10"
+LOG_SHARE = "log-softmax"  # the loss that the adapters were trained with, negated
 
 
 @dataclass(frozen=True)
 class Named:
-    """How many trials of a kind named which layers."""
+    """How many trials of a kind named which layers, by a metric."""
 
     kind: str
+    metric: str
     trials: int
     right: int  # named the damaged layer
     costly: int  # named any other layer, or without damage any at all, as costing something
     either: int  # told such a layer's cost from 0, in either direction
-    joint: float  # mean nDCG@10 of the joint adapters
+    joint: float  # mean score of the joint adapters
     specialist: float
 
 
@@ -69,15 +75,10 @@ class Scorer:
         from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 
         self._model = AutoModelForCausalLM.from_pretrained(base).eval()
-        # Weights of the layers: those of the demo's base, and random ones of the same spread.
-        self.trained: dict[str, torch.Tensor] = {}
-        self.random: dict[str, torch.Tensor] = {}
-        generator = torch.Generator().manual_seed(0)
+        self.weights: Weights = {}  # of the base's layers
         for name, module in self._model.named_modules():
             if isinstance(module, torch.nn.Linear) and ".layers." in name:
-                weight = module.weight.detach().clone()
-                self.trained[name] = weight
-                self.random[name] = torch.randn(weight.shape, generator=generator) * weight.std()
+                self.weights[name] = module.weight.detach().clone()
         (collection,) = find_collections(embedded_task(TASK))
         self.queries = sorted(collection.queries)
         documents = sorted({name for query in self.queries for name in collection.qrels[query]})
@@ -94,20 +95,38 @@ class Scorer:
         self._document_rows = train_lora._token_ids(tokenizer, texts, _LENGTH)
 
     @torch.inference_mode()
-    def scores(self, changes: Changes) -> dict[str, float]:
-        """Return nDCG@10 by query, of the random base with these changes."""
+    def scores(self, changes: Changes) -> ByMetric:
+        """Return the scores of the base with these changes: by metric, then by query."""
         for name, module in self._model.named_modules():
-            if name in self.random:
+            if name in self.weights:
                 change = changes[name]
-                module.weight.copy_(self.random[name] + change.scale * change.b @ change.a)
+                module.weight.copy_(self.weights[name] + change.scale * change.b @ change.a)
         similarities = self._vectors(self._query_rows) @ self._vectors(self._document_rows).T
-        order = np.argsort(-similarities.numpy(), axis=1, kind="stable")[:, :10]
+        by_metric = {
+            NDCG: self._ndcg(similarities.numpy()),
+            LOG_SHARE: self._log_share(similarities),
+        }
+        return {
+            metric: dict(zip(self.queries, values.tolist(), strict=True))
+            for metric, values in by_metric.items()
+        }
+
+    def _ndcg(self, similarities: np.ndarray) -> np.ndarray:
+        """Return nDCG@10 of each query."""
+        order = np.argsort(-similarities, axis=1, kind="stable")[:, :10]
         found = np.take_along_axis(self._relevant, order, axis=1)
         discounts = 1 / np.log2(np.arange(2, 12))
         relevant_counts = np.minimum(self._relevant.sum(axis=1), 10)
         best = np.array([discounts[:count].sum() for count in relevant_counts])
-        values = (found * discounts).sum(axis=1) / best
-        return dict(zip(self.queries, values.tolist(), strict=True))
+        ndcg: np.ndarray = (found * discounts).sum(axis=1) / best
+        return ndcg
+
+    def _log_share(self, similarities: torch.Tensor) -> np.ndarray:
+        """Return the logarithm of the relevant documents' share in the softmax of each query."""
+        logits = similarities / LORA.temperature
+        relevant = logits.masked_fill(torch.from_numpy(~self._relevant), -torch.inf)
+        log_share: np.ndarray = (relevant.logsumexp(dim=1) - logits.logsumexp(dim=1)).numpy()
+        return log_share
 
     def _vectors(self, rows: list[list[int]]) -> torch.Tensor:
         """Return the vectors of rows, texts of similar length together."""
@@ -122,14 +141,14 @@ class Scorer:
 
 
 def costs(
-    scorer: Callable[[Changes], dict[str, float]],
+    scorer: Callable[[Changes], ByMetric],
     joint: AdapterChanges,
     specialist: AdapterChanges,
-) -> TaskCosts:
-    """Exchange each layer, and return what it costs."""
-    known: dict[tuple[int, ...], dict[str, float]] = {}
+) -> dict[str, TaskCosts]:
+    """Exchange each layer, and return what it costs, by metric."""
+    known: dict[tuple[int, ...], ByMetric] = {}
 
-    def scored(changes: Changes) -> dict[str, float]:
+    def scored(changes: Changes) -> ByMetric:
         """Score each combination once: of two layers, half of all come twice."""
         # Ids tell changes apart only while these exist, so no trial reads another's scores.
         key = tuple(id(changes[name]) for name in sorted(changes))
@@ -145,51 +164,62 @@ def costs(
         of_second = {name: second[name] for name in modules}
         columns[into(JOINT, part)] = scored({**first, **of_second})
         columns[into(SPECIALIST, part)] = scored({**second, **of_first})
-    matrix = join(columns, task=TASK, metric="nDCG@10")
-    return task_costs("embedding", [ExchangedScores(0, tuple(parts), (matrix,))], n_resamples=2000)
+    by_metric = {}
+    for metric in columns[JOINT]:
+        of_metric = {name: scores[metric] for name, scores in columns.items()}
+        matrix = join(of_metric, task=TASK, metric=metric)
+        scores = [ExchangedScores(0, tuple(parts), (matrix,))]
+        by_metric[metric] = task_costs("embedding", scores, n_resamples=2000)
+    return by_metric
 
 
-def permuted(adapter: AdapterChanges, layer: int, generator: np.random.Generator) -> AdapterChanges:
-    """Return an adapter with the numbers of both factors of a layer's modules permuted."""
+def permuted(
+    adapter: AdapterChanges, base: Weights, layer: int, generator: np.random.Generator
+) -> AdapterChanges:
+    """Return an adapter with which the weights of a layer's modules are permuted."""
 
-    def mixed(matrix: torch.Tensor) -> torch.Tensor:
-        order = torch.from_numpy(generator.permutation(matrix.numel()))
-        return matrix.flatten()[order].reshape(matrix.shape)
+    def mixed(name: str, weights: torch.Tensor) -> torch.Tensor:
+        if f".layers.{layer}." not in name:
+            return weights
+        order = torch.from_numpy(generator.permutation(weights.numel()))
+        return weights.flatten()[order].reshape(weights.shape)
 
-    changes = dict(adapter.by_module)
-    for name, change in changes.items():
-        if f".layers.{layer}." in name:
-            changes[name] = replace(change, a=mixed(change.a), b=mixed(change.b))
-    return replace(adapter, by_module=changes)
+    return _with_new_weights(adapter, base, mixed)
 
 
-def noisy(adapter: AdapterChanges, share: float, generator: np.random.Generator) -> AdapterChanges:
-    """Return an adapter with noise on all factors, of a share of their standard deviation."""
+def noisy(
+    adapter: AdapterChanges, base: Weights, share: float, generator: np.random.Generator
+) -> AdapterChanges:
+    """Return an adapter with noise on all weights, of a share of their standard deviation."""
 
-    def shaken(matrix: torch.Tensor) -> torch.Tensor:
-        noise = torch.from_numpy(generator.normal(size=matrix.shape)).float()
-        return matrix + share * matrix.std() * noise
+    def shaken(name: str, weights: torch.Tensor) -> torch.Tensor:
+        noise = torch.from_numpy(generator.normal(size=weights.shape)).float()
+        return weights + share * weights.std() * noise
 
+    return _with_new_weights(adapter, base, shaken)
+
+
+def _with_new_weights(
+    adapter: AdapterChanges,
+    base: Weights,
+    new_weights: Callable[[str, torch.Tensor], torch.Tensor],
+) -> AdapterChanges:
+    """Return the adapter of full rank that gives each module new weights.
+
+    These are computed from a module's name and the weights that it has with the adapter.
+    """
     changes = {}
     for name, change in adapter.by_module.items():
-        changes[name] = replace(change, a=shaken(change.a), b=shaken(change.b))
+        weights = base[name] + change.scale * change.b @ change.a
+        difference = new_weights(name, weights) - base[name]
+        inputs = difference.shape[1]
+        changes[name] = replace(change, a=torch.eye(inputs), b=difference, scale=1.0)
     return replace(adapter, by_module=changes)
 
 
-def with_training(adapter: AdapterChanges, scorer: Scorer) -> AdapterChanges:
-    """Return an adapter of the random base that also holds the training of the demo's base."""
-    changes = {}
-    for name, change in adapter.by_module.items():
-        delta = scorer.trained[name] - scorer.random[name] + change.scale * change.b @ change.a
-        left, values, right = torch.linalg.svd(delta, full_matrices=False)
-        roots = values.sqrt()
-        changes[name] = replace(change, a=roots[:, None] * right, b=left * roots, scale=1.0)
-    return replace(adapter, by_module=changes)
-
-
-def count(kind: str, found: Iterator[tuple[TaskCosts, str]]) -> Named:
-    """Count what trials name; each has the damaged layer, or nothing."""
-    rows = list(found)
+def count(kind: str, metric: str, found: Sequence[Trial]) -> Named:
+    """Count what trials name by a metric; each has the damaged layer, or nothing."""
+    rows = [(costs_by_metric[metric], damaged) for costs_by_metric, damaged in found]
     right, costly, either = 0, 0, 0
     for trial, damaged in rows:
         named = {part.part for part in trial.named}
@@ -199,6 +229,7 @@ def count(kind: str, found: Iterator[tuple[TaskCosts, str]]) -> Named:
         either += bool(told_apart - {damaged})
     return Named(
         kind=kind,
+        metric=metric,
         trials=len(rows),
         right=right,
         costly=costly,
@@ -218,36 +249,44 @@ def bench(
 
     def adapter(mode: str, seed: str) -> AdapterChanges:
         folder = demo / "outputs" / f"{mode}_r{LORA.rank}" / seed / "checkpoints" / "final"
-        return with_training(read_changes(folder), scorer)
+        return read_changes(folder)
 
-    def damaged() -> Iterator[tuple[TaskCosts, str]]:
+    def damaged() -> Iterator[Trial]:
         for number in tqdm(range(trials), desc="damage", unit="trial"):
             seed = seeds[number % len(seeds)]
             layer = number // len(seeds) % 2
-            joint = permuted(adapter("joint", seed), layer, np.random.default_rng(number))
+            generator = np.random.default_rng(number)
+            joint = permuted(adapter("joint", seed), scorer.weights, layer, generator)
             yield costs(scorer.scores, joint, adapter("emb_only", seed)), str(layer)
 
-    def undamaged(share: float) -> Iterator[tuple[TaskCosts, str]]:
+    def undamaged(share: float) -> Iterator[Trial]:
         specialist = adapter("emb_only", seeds[0])
         count_of_trials = null_trials // len(noise)
         for number in tqdm(range(count_of_trials), desc=f"noise {share:g}", unit="trial"):
             generator = np.random.default_rng([number, int(1000 * share)])
-            pair = [noisy(specialist, share, generator) for _ in range(2)]
+            pair = [noisy(specialist, scorer.weights, share, generator) for _ in range(2)]
             yield costs(scorer.scores, *pair), ""
 
-    rows = [count("damage", damaged())]
-    rows += [count(f"noise {share:g}", undamaged(share)) for share in noise]
+    trials_by_kind = {"damage": list(damaged())}
+    for share in noise:
+        trials_by_kind[f"noise {share:g}"] = list(undamaged(share))
+    rows = []
+    for metric in (NDCG, LOG_SHARE):
+        for kind, found in trials_by_kind.items():
+            rows.append(count(kind, metric, found))
     return rows
 
 
 def shown(rows: list[Named]) -> str:
-    """Return a line per kind of trial."""
+    """Return a line per metric and kind of trial."""
     lines = [
-        "kind         trials  right layer  other, costs  other, either  nDCG: joint  specialist"
+        "metric       kind        trials  right layer  other, costs  other, either"
+        "  score: joint  specialist"
     ]
     for row in rows:
         counts = f"{row.trials:6d}  {row.right:11d}  {row.costly:12d}  {row.either:13d}"
-        lines.append(f"{row.kind:11s}  {counts}  {row.joint:11.3f}  {row.specialist:10.3f}")
+        scores = f"{row.joint:12.3f}  {row.specialist:10.3f}"
+        lines.append(f"{row.metric:11s}  {row.kind:10s}  {counts}  {scores}")
     return "\n".join(lines)
 
 

@@ -3,52 +3,70 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 from helpers.adapters import save_adapter
 
-from benchmarks.exchanges import costs, count, noisy, permuted, shown
+from benchmarks.exchanges import NDCG, costs, count, noisy, permuted, shown
 from qwen3nb.models.kinds.adapter_exchange import parts_of, read_changes
 
 
-def test_a_damaged_layer_has_the_same_numbers_in_another_order(tmp_path):
-    adapter = read_changes(save_adapter(tmp_path / "a", 0))
-    damaged = permuted(adapter, 1, np.random.default_rng(0))
-    assert list(parts_of(adapter, damaged, by="layer")) == ["1"]
-    name = "model.layers.1.self_attn.q_proj"
-    before, after = adapter.by_module[name].a, damaged.by_module[name].a
-    assert torch.equal(before.flatten().sort().values, after.flatten().sort().values)
+@pytest.fixture
+def adapter(tmp_path):
+    return read_changes(save_adapter(tmp_path / "a", 0))
 
 
-def test_noise_changes_every_layer_by_its_share(tmp_path):
-    adapter = read_changes(save_adapter(tmp_path / "a", 0))
-    shaken = noisy(adapter, 0.1, np.random.default_rng(0))
+@pytest.fixture
+def base(adapter):
+    """Weights of the modules that the adapter changes."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {name: change.shape for name, change in adapter.by_module.items()}
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def weights(base, adapter, name):
+    change = adapter.by_module[name]
+    return base[name] + change.scale * change.b @ change.a
+
+
+def test_a_damaged_layer_has_the_same_weights_in_another_order(adapter, base):
+    damaged = permuted(adapter, base, 1, np.random.default_rng(0))
+    for name in base:
+        before, after = weights(base, adapter, name), weights(base, damaged, name)
+        if ".layers.1." in name:
+            assert not torch.allclose(before, after)
+            before, after = before.flatten().sort().values, after.flatten().sort().values
+        torch.testing.assert_close(before, after, atol=1e-5, rtol=0)
+
+
+def test_noise_changes_every_layer_by_its_share(adapter, base):
+    shaken = noisy(adapter, base, 0.1, np.random.default_rng(0))
     assert list(parts_of(adapter, shaken, by="layer")) == ["embed_tokens", "0", "1"]
-    for name, change in shaken.by_module.items():
-        a = adapter.by_module[name].a
-        assert 0.05 < float((change.a - a).std() / a.std()) < 0.2
+    for name in base:
+        before, after = weights(base, adapter, name), weights(base, shaken, name)
+        assert 0.05 < float((after - before).std() / before.std()) < 0.2
 
 
 def test_trials_are_counted():
     part = SimpleNamespace(part="0", is_significant=True)
     other = SimpleNamespace(part="1", is_significant=False)
-    trial = SimpleNamespace(named=(part,), parts=(part, other), joint=0.1, specialist=0.2)
-    row = count("damage", iter([(trial, "0"), (trial, "1")]))
+    trial = {NDCG: SimpleNamespace(named=(part,), parts=(part, other), joint=0.1, specialist=0.2)}
+    row = count("damage", NDCG, [(trial, "0"), (trial, "1")])
     assert (row.trials, row.right, row.costly, row.either) == (2, 1, 1, 1)
     line = shown([row]).splitlines()[1]
-    assert line.split() == ["damage", "2", "1", "1", "1", "0.100", "0.200"]
+    assert line.split() == ["nDCG@10", "damage", "2", "1", "1", "1", "0.100", "0.200"]
 
 
-def test_a_combination_of_layers_is_scored_once_and_anew_in_each_trial(tmp_path):
+def test_a_combination_of_layers_is_scored_once_and_anew_in_each_trial(adapter, base):
     """Layers 0 and 1 and the embeddings: two adapters, and six with one part of the other."""
-    joint = read_changes(save_adapter(tmp_path / "a", 0))
-    specialist = noisy(joint, 0.1, np.random.default_rng(0))
+    specialist = noisy(adapter, base, 0.1, np.random.default_rng(0))
     requested = []
 
     def scorer(changes):
         requested.append(changes)
-        return {f"q{row}": row / (10 + len(requested)) for row in range(10)}
+        return {NDCG: {f"q{row}": row / (10 + len(requested)) for row in range(10)}}
 
-    parts = len(parts_of(joint, specialist, by="layer"))
+    parts = len(parts_of(adapter, specialist, by="layer"))
     for trial in (1, 2):
-        costs(scorer, joint, specialist)
+        costs(scorer, adapter, specialist)
         assert len(requested) == trial * (2 + 2 * parts)
