@@ -41,13 +41,12 @@ from qwen3nb.utils.atomic_files import exclusive_lock, new_folder, read_json, sw
 from qwen3nb.utils.children import run_program
 from qwen3nb.utils.format import escaped
 from qwen3nb.utils.hardware import available_memory
-from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
+from qwen3nb.utils.secrets import kernel_environment, secret_files, write_public
 from qwen3nb.utils.terminal import say
 
 log = logging.getLogger(__name__)
 
 # Texts of a built book, except the theme's files in ``_static``.
-_TEXTS = {".html", ".json", ".js", ".ipynb", ".md", ".txt", ".csv", ".tex", ".bib", ".svg", ".css"}
 
 # Environment variable of a build whose pages are already refreshed.
 REFRESHED = "QWEN3NB_BOOK_REFRESHED"
@@ -453,7 +452,7 @@ def _build(output: Path, *, strict: bool) -> None:
     html = build_folder / "html"
     if not (html / "index.html").is_file():
         raise BookError(f"the build succeeded but did not write {html / 'index.html'}")
-    secrets = secret_pages(html)
+    secrets = secret_files(html)
     if secrets:
         lines = "\n".join(f"  {page}: {', '.join(kinds)}" for page, kinds in secrets[:10])
         raise BookError(f"the built pages contained secrets and were deleted:\n{lines}")
@@ -481,24 +480,3 @@ def _run_jupyter_book(output: Path, *, strict: bool) -> None:
     if os.strerror(errno.ENOSPC) in output_text:  # the disk is full, which is no fault of a page
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
     raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")
-
-
-def secret_pages(html: Path) -> list[tuple[str, list[str]]]:
-    """Return the texts of a built book that contain secrets, and the kinds of secrets.
-
-    Pages, their sources, records, downloads and the search index are searched.
-    """
-    secrets = known_secrets()
-    pages = []
-    for file in sorted(html.rglob("*")):
-        name = file.relative_to(html)
-        folder = name.parts[0]  # ``_static`` holds the theme's files
-        if file.suffix not in _TEXTS or folder == "_static" or not file.is_file():
-            continue
-        # The texts of records are data, which may look like any secret.
-        # Only the values of known secrets are searched there, not what has their form.
-        patterns = secrets.values if folder == "records" else secrets
-        kinds = patterns.kinds(file.read_text(encoding="utf-8", errors="replace"))
-        if kinds:
-            pages.append((str(name), kinds))
-    return pages

@@ -29,14 +29,14 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 # Imports are minimal and late: a run waits for its guard.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
-    from typing import Any, BinaryIO, TypedDict, Unpack
+    from typing import Any, TypedDict, Unpack
 
     class Orders(TypedDict, total=False):
         """What a guard does, besides running a command; see `guard` and `main`."""
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 _SECONDS_BETWEEN_LOOKS = 0.2  # at the owners
 _SECONDS_TO_END = 5.0  # for a guard that ends a run
 _SECONDS_TO_CLEAN_UP = 2.0  # for processes that clean up after others
+_SECONDS_TO_COPY = 5.0  # for what a process printed last
 _SECONDS_TO_DIE = 4.0  # for a killed process
 _SIGNALS_AT_ONCE = 512
 # Requests of the system call prctl, on Linux.
@@ -91,28 +92,78 @@ def start_guarded(
     Args:
         command: the command.
         environment: all its variables.
-        log: the file that gets its output; by default it prints where this process does.
+        log: the file that gets its output, without secrets; by default it prints where this
+            process does.
         folder: its working directory; by default that of this process.
         orders: see `guarded_command`.
     """
     from qwen3nb.utils.children import keep_exit_statuses
 
     keep_exit_statuses()
-    output: BinaryIO | None = None
-    errors: int | None = None
-    with ExitStack() as open_files:
-        if log is not None:
-            output = open_files.enter_context(log.open("wb"))
-            errors = subprocess.STDOUT
-        return subprocess.Popen(
-            guarded_command(command, **orders),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            env=dict(environment),
-            cwd=folder,
-            start_new_session=True,  # Ctrl-C in the terminal then reaches only this process
+    guarded = guarded_command(command, **orders)
+    if log is not None:
+        return LoggedProcess(guarded, environment=environment, log=log, folder=folder)
+    return subprocess.Popen(
+        guarded,
+        stdin=subprocess.DEVNULL,
+        env=dict(environment),
+        cwd=folder,
+        start_new_session=True,  # Ctrl-C in the terminal then reaches only this process
+    )
+
+
+class LoggedProcess(subprocess.Popen[bytes]):
+    """A process in a session of its own, whose output is written to a file without secrets.
+
+    The output comes by a pipe, so that what any descendant prints is cleaned, too.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log: Path,
+        folder: Path | None,
+    ) -> None:
+        import threading
+
+        from qwen3nb.utils.secrets import copy_without_secrets
+
+        log.write_bytes(b"")  # if it cannot be written, nothing is started
+        reader, writer = os.pipe()
+        source = os.fdopen(reader, "rb", buffering=0)
+        # The guard holds the pipe, too. If this process is killed, what runs is killed soon; until
+        # then it can print, and does not report a broken pipe as its failure.
+        held = (reader,) if os.name == "posix" else ()
+        with os.fdopen(writer, "wb") as output:
+            super().__init__(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(environment),
+                cwd=folder,
+                start_new_session=True,
+                pass_fds=held,
+            )
+        self._copying = threading.Thread(
+            target=copy_without_secrets, args=(source, log), daemon=True
         )
+        self._copying.start()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; its output is then in the file."""
+        status = super().wait(timeout)
+        self._copying.join(_SECONDS_TO_COPY)
+        return status
+
+    def poll(self) -> int | None:
+        """Return its exit status, with its output in the file; None if it runs."""
+        status = super().poll()
+        if status is not None:
+            self._copying.join(_SECONDS_TO_COPY)
+        return status
 
 
 def end_guarded(processes: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -46,6 +46,7 @@ from qwen3nb.utils.atomic_files import (
 )
 from qwen3nb.utils.book_settings import BookSettings, book_settings
 from qwen3nb.utils.code_version import __version__, git_commit
+from qwen3nb.utils.secrets import secret_files
 
 NOW = "results"  # instead of a release's name: the study's current records
 _FILE, _SCHEMA = "release.json", "qwen3nb.release/2"
@@ -68,8 +69,8 @@ def freeze(name: str, *, sign: Path | None = None) -> Path:
         sign: a private key of SSH to sign it with.
 
     Raises:
-        ReleaseError: a name that is taken or unsafe, no records, or records that were changed
-            after they were written.
+        ReleaseError: a name that is taken or unsafe, no records, records that were changed after
+            they were written, or a secret in a file.
     """
     target, source = paths.releases() / safe_name(name), paths.results()
     with exclusive_lock(target, purpose="freezes"):
@@ -85,6 +86,7 @@ def freeze(name: str, *, sign: Path | None = None) -> Path:
             _copy(paths.book_runs(), data / "pages", only=(".ipynb",))
             _copy(paths.book() / "guide", data / "pages" / "guide", only=(".ipynb",))
             _copy(paths.root() / "_build" / "html", data / "html")
+            _check_no_secrets(data)
             frozen = _write_tags(work, name, records)
             if sign:
                 sign_file(work / TAGS, key=sign)
@@ -142,6 +144,18 @@ def _check_records(copied: Path, source: Path) -> None:
     if lines:
         text = "\n".join(lines[:_MAX_LISTED]).replace(str(copied), str(source))
         raise ReleaseError(f"not frozen, since `qwen3nb verify` fails:\n{text}")
+
+
+def _check_no_secrets(data: Path) -> None:
+    """Raise ReleaseError if a file to be frozen holds a secret; names the first ones."""
+    lines = []
+    # The texts of records are data, which may look like a secret.
+    for part, values_only in (("results", True), ("pages", False), ("html", False)):
+        for file, kinds in secret_files(data / part, values_only=values_only):
+            lines.append(f"{part}/{file}: {', '.join(kinds)}")
+    if lines:
+        text = "\n".join(lines[:_MAX_LISTED])
+        raise ReleaseError(f"not frozen, since files hold secrets; remove them there:\n{text}")
 
 
 def software_and_data(records: Iterable[Result]) -> dict[str, dict[str, list[str]]]:

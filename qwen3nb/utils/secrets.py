@@ -13,13 +13,13 @@ import html
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
-from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.atomic_files import write_bytes, write_text
 from qwen3nb.utils.choices import split_names
 
 T = TypeVar("T")
@@ -37,6 +37,8 @@ REMOVED = "[removed]"
 # The address in a model's spec, such as api:https://host:8000/v1#name.
 _API_ADDRESS = re.compile(r"\bapi:(https?://[^\s#,;'\"]+)")
 _DEFAULT_PORTS = {"https": 443, "http": 80}
+_TEXTS = {".html", ".json", ".js", ".ipynb", ".md", ".txt", ".csv", ".tex", ".bib", ".svg", ".css"}
+_AT_ONCE, _LONGEST_LINE, _LONGEST_FILE = 2**16, 2**20, 2**26  # bytes
 _SHORTEST = 8  # characters; shorter values occur in ordinary text
 _ORDINARY = {"anonymous", "changeme", "disabled", "localhost", "password"}  # as do these
 
@@ -51,7 +53,7 @@ _SECRET_NAME = re.compile(
 )
 # Settings, counts, paths and public halves of keys.
 _HARMLESS = re.compile(
-    r"^QWEN3NB_(?!API_KEY$)|^TOKENIZERS_|^HF_TOKEN_PATH$|^HF_HUB_DISABLE_|_AUTH_SOCK$|PUBLIC_?KEY"
+    r"^QWEN3NB_PASS_ENV$|^TOKENIZERS_|^HF_TOKEN_PATH$|^HF_HUB_DISABLE_|_AUTH_SOCK$|PUBLIC_?KEY"
     r"|(?:^|_)(?:MAX|NUM|MIN|N)_(?:\w+_)?TOKENS?$"
 )
 # For downloads, the hub's client needs its token and the proxy.
@@ -233,6 +235,74 @@ def write_public(path: Path, text: str) -> Path:
     """
     known_secrets().refuse(text, place=str(path))
     return write_text(path, text)
+
+
+def copy_without_secrets(source: BinaryIO, file: Path) -> None:
+    """Write what a program prints to a file without secrets, line by line, until it ends; close it.
+
+    What cannot be written is lost, as the program must not wait for it.
+    """
+    secrets = known_secrets()
+    with source, file.open("wb", buffering=0) as target:
+        for lines in _whole_lines(source):
+            with suppress(OSError):  # a full disk
+                target.write(_bytes_without(secrets, lines))
+    with suppress(OSError):
+        remove_secrets(file, secrets)  # those of several lines
+
+
+def _whole_lines(source: BinaryIO) -> Iterator[bytes]:
+    """Yield what is read of a stream as soon as it has a line; progress bars return instead."""
+    rest = b""
+    while True:
+        data = os.read(source.fileno(), _AT_ONCE)
+        rest += data
+        end = max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1
+        if not data or len(rest) > _LONGEST_LINE:
+            end = len(rest)
+        if end:
+            yield rest[:end]
+        rest = rest[end:]
+        if not data:
+            return
+
+
+def remove_secrets(file: Path, secrets: Secrets) -> None:
+    """Remove the secrets in a text file, unless it is very large."""
+    if file.stat().st_size > _LONGEST_FILE:
+        return
+    content = file.read_bytes()
+    cleaned = _bytes_without(secrets, content)
+    if cleaned != content:
+        write_bytes(file, cleaned)
+
+
+def _bytes_without(secrets: Secrets, content: bytes) -> bytes:
+    text = content.decode(errors="surrogateescape")
+    return secrets.without(text).encode(errors="surrogateescape")
+
+
+def secret_files(folder: Path, *, values_only: bool = False) -> list[tuple[str, list[str]]]:
+    """Return the text files below a folder that contain secrets, and the kinds of secrets.
+
+    The texts of records are data, which may look like any secret. So in a folder ``records``, and
+    with ``values_only``, only the values of known secrets are searched for. Folders ``_static`` at
+    the top hold a theme's files and are left out.
+    """
+    secrets = known_secrets()
+    found = []
+    for file in sorted(folder.rglob("*")):
+        name = file.relative_to(folder)
+        top, *_ = name.parts
+        if file.suffix not in _TEXTS or top == "_static" or not file.is_file():
+            continue
+        patterns = secrets
+        if values_only or top == "records":
+            patterns = secrets.values
+        kinds = patterns.kinds(file.read_text(encoding="utf-8", errors="replace"))
+        if kinds:
+            found.append((str(name), kinds))
+    return found
 
 
 def is_secret_name(name: str) -> bool:

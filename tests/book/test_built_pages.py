@@ -16,7 +16,7 @@ from qwen3nb import paths
 from qwen3nb.answers.comparison import compare
 from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.one_model import provenance_table
-from qwen3nb.book.build import page_links, secret_pages
+from qwen3nb.book.build import page_links
 from qwen3nb.book.pages import copy_linked_records, finish_pages, mend_page, pages_with_records
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.figure import ForestRow, forest_figure
@@ -24,6 +24,7 @@ from qwen3nb.report.render.home import record_link
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.table import Cell, Table
 from qwen3nb.report.render.views import View, Views
+from qwen3nb.utils.secrets import secret_files
 
 SEARCH = 'class="btn search-button-field search-button__button" title="Search"'
 TOKEN = "ghp_" + "a1B2" * 9
@@ -72,16 +73,16 @@ def html(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_secret_in_any_text_is_named_by_its_file(html, name):
-    assert secret_pages(html) == []
+    assert secret_files(html) == []
     write(html, name, json.dumps({"x": 'see m"y <own> word'}))
-    assert secret_pages(html) == [(name, ["the value of MY_PASS"])]
+    assert secret_files(html) == [(name, ["the value of MY_PASS"])]
 
 
 def test_the_text_of_data_in_a_record_may_look_like_a_secret_and_a_page_may_not(html):
     write(html, "records/m/seed_0/t.json", f'{{"query": "what is {TOKEN}"}}')
-    assert secret_pages(html) == []
+    assert secret_files(html) == []
     write(html, "index.html", TOKEN)
-    assert secret_pages(html) == [("index.html", ["a GitHub token"])]
+    assert secret_files(html) == [("index.html", ["a GitHub token"])]
 
 
 def test_only_linked_records_below_results_are_copied(home, tmp_path):

@@ -108,6 +108,15 @@ def without_lists(folder):
     return folder
 
 
+@pytest.mark.parametrize("file", ["book/runs/page.ipynb", "_build/html/index.html"])
+def test_a_release_with_a_secret_is_not_frozen(study, monkeypatch, file):
+    monkeypatch.setenv("MY_TOKEN", "a1B2c3D4e5F6g7")
+    write_text(study / file, json.dumps("found a1B2c3D4e5F6g7"))
+    with pytest.raises(ReleaseError, match="(page.ipynb|index.html): the value of MY_TOKEN"):
+        freeze("v1")
+    assert not (study / "releases" / "v1").exists()
+
+
 def test_an_older_release_is_read(study, cli):
     folder = without_lists(freeze("v1"))
     assert [record.model.label for record in released("v1")] == ["changed", "kept", "removed"]

@@ -4,10 +4,13 @@ import base64
 import hashlib
 import html
 import json
+import os
+import sys
 from urllib.parse import quote, quote_plus
 
 import pytest
 
+from qwen3nb.cluster.processes import start_guarded
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.format import escaped
@@ -17,7 +20,8 @@ SECRET_NAMES = """
 APIKEY AUTH AUTH_TOKEN AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN
 AZURE_CONNECTION_STRING BASIC_AUTH BEARER CI_JOB_JWT COOKIE DATABASE_URL DB_PASS DEPLOY_KEY_B64
 GH_PAT GITHUB_TOKEN GITHUBTOKEN HF_TOKEN HUGGING_FACE_HUB_TOKEN KAGGLE_KEY KEY MYSQL_PWD MY_API_KEY
-OPENAI_API_KEY_2 OPENAI_KEY PASS PASSWORD PGPASSWORD SECRET_KEY_BASE SENTRY_DSN
+OPENAI_API_KEY_2 OPENAI_KEY PASS PASSWORD PGPASSWORD QWEN3NB_API_KEY QWEN3NB_MY_KEY
+SECRET_KEY_BASE SENTRY_DSN
 SESSION_COOKIE SLACK_WEBHOOK_URL SSHPASS SSH_PRIVATE_KEY WANDB_API_KEY hf_token
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 PLAIN_NAMES = """
@@ -33,7 +37,8 @@ def test_a_name_betrays_a_secret_or_is_only_like_one_that_does():
     assert [name for name in SECRET_NAMES if not is_secret_name(name)] == []
     assert [name for name in PLAIN_NAMES if is_secret_name(name)] == []
     environ = dict.fromkeys([*SECRET_NAMES, *PLAIN_NAMES], "x")
-    assert list(kernel_environment(environ=environ)) == PLAIN_NAMES
+    # A server's model needs its key.
+    assert list(kernel_environment(environ=environ)) == ["QWEN3NB_API_KEY", *PLAIN_NAMES]
 
 
 MADE_UP = "a1B2c3D4e5F6" * 4
@@ -153,3 +158,28 @@ def test_a_kernel_has_the_hubs_token_only_for_a_download_and_others_by_name():
     passed = {**environ, "QWEN3NB_PASS_ENV": "GH_PAT, OTHER"}
     assert "GH_PAT" in kernel_environment(environ=passed)
     assert "DB_PASS" not in kernel_environment(environ=passed)
+
+
+KEY_OF_LINES = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END"
+CHILD = """
+import os, subprocess, sys
+print("here:", os.environ["MY_TOKEN"], end="!", flush=True)
+subprocess.run(["sh", "-c", "echo there: $MY_TOKEN; echo $MY_TOKEN >&2"])
+for part in ("half: ", os.environ["MY_TOKEN"][:9], os.environ["MY_TOKEN"][9:], chr(10)):
+    os.write(2, part.encode())
+print(os.environ["LINES"], flush=True)
+os.write(1, b"[no text: " + bytes([255, 254]))
+sys.exit(3)
+"""
+
+
+def test_the_log_of_a_process_has_no_secret_whoever_prints_it(tmp_path, monkeypatch):
+    token = f"my own words {MADE_UP[:20]}"
+    monkeypatch.setenv("MY_TOKEN", token)
+    environment = {"PATH": os.environ["PATH"], "MY_TOKEN": token, "LINES": KEY_OF_LINES}
+    log = tmp_path / "log"
+    process = start_guarded([sys.executable, "-c", CHILD], environment=environment, log=log)
+    assert process.wait() == 3
+    lines = log.read_bytes().split(b"\n")
+    assert lines[:3] == [b"here: [removed]!there: [removed]", b"[removed]", b"half: [removed]"]
+    assert lines[3:] == [b"[removed][no text: \xff\xfe"]
