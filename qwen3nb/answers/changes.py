@@ -37,6 +37,7 @@ class Changes(Answer):
     # versions of libraries and revisions of data in both sets, where they differ
     versions: Unequal
     data: Unequal
+    earlier: int = 0  # records of the second that a later one of their label and task replaces
 
     def __bool__(self) -> bool:
         return self.has_changes
@@ -56,6 +57,13 @@ class Changes(Answer):
     def counts(self) -> str:
         """How many records were added, removed and changed."""
         return f"{len(self.added)} added, {len(self.removed)} removed, {len(self.changed)} changed"
+
+    @property
+    def not_compared(self) -> str:
+        """What is said of earlier records, which `freeze` counts, too; empty without any."""
+        if not self.earlier:
+            return ""
+        return f"; not compared: {self.earlier} of models that a later one replaced"
 
     @property
     def conclusion(self) -> Conclusion:
@@ -179,6 +187,7 @@ def diff(first: str, second: str = NOW) -> Changes:
         unpaired=tuple(unpaired),
         versions=_changed_versions(old_records, new_records),
         data=_changed_data(old_records, new_records, tasks={key.task for key in in_both}),
+        earlier=len(new_records) - len(new),
     )
 
 

@@ -238,6 +238,15 @@ def test_data_of_another_revision_are_not_paired(study):
     assert list(changes.data) == ["PyDocsSampleRetrieval"]
 
 
+def test_the_record_of_a_replaced_model_is_frozen_and_not_compared(study, cli):
+    trained_again = {"label": "kept", "weights": "new"}
+    make("kept", BEFORE, settings=trained_again, finished="2026-02-01").save()
+    assert "releases/v1: 4 records in" in cli("freeze", "v1").output
+    (line,) = cli("freeze", "diff", "v1").stdout.splitlines()
+    reason = "not compared: 1 of models that a later one replaced"
+    assert line == f"3 records, all the same; {reason}"
+
+
 def test_the_commands_exit_as_diff_does(study, cli):
     done = cli("freeze", "v1")
     assert "releases/v1: 3 records in" in done.output

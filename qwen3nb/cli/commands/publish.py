@@ -336,7 +336,8 @@ def diff(first: str, second: str, as_json: bool) -> None:
         changes = changes_between(first, second)
     except ReleaseError as error:
         raise click.UsageError(str(error)) from None
-    lines = [f"{changes.same} records, all the same"]  # unless there are changes
+    # Unless there are changes.
+    lines = [f"{changes.same} records, all the same{changes.not_compared}"]
     if changes:
         lines = list(changes.lines())
     opt.answer(changes.to_json(), *lines, as_json=as_json)
