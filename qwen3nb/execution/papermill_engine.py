@@ -132,15 +132,17 @@ class _Client(PapermillNotebookClient):
     def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
         """Clean a message before it is stored, logged or printed."""
         self._watch.note_message()
-        content, kinds = self._secrets.clean(msg["content"])
-        # "execute_input" only repeats the cell's code.
-        if kinds and msg["msg_type"] != "execute_input":
-            _log.warning("removed from the output of cell %d: %s", cell_index, ", ".join(kinds))
+        content = msg["content"]
+        # Colours within a secret would hide it.
         if msg["msg_type"] == "stream":
             content["text"] = visible_progress(uncoloured(content["text"]))
         elif msg["msg_type"] == "error":
             content["evalue"] = visible(content["evalue"])
             content["traceback"] = [visible(uncoloured(line)) for line in content["traceback"]]
+        content, kinds = self._secrets.clean(content)
+        # "execute_input" only repeats the cell's code.
+        if kinds and msg["msg_type"] != "execute_input":
+            _log.warning("removed from the output of cell %d: %s", cell_index, ", ".join(kinds))
         return super().process_message(msg, cell, cell_index)
 
 
@@ -305,6 +307,7 @@ class Engine(engines.NBClientEngine):
         """
         from qwen3nb.execution.notebook import is_ours
         from qwen3nb.execution.parameters import is_python
+        from qwen3nb.execution.publish import without_secrets
 
         source = Path(str(options.get("input_path")))
         if not is_ours(nb, source) or not is_python(nb):  # then papermill does it alone
@@ -325,6 +328,7 @@ class Engine(engines.NBClientEngine):
             options["environment"] = environment
             with run.page_run.watched(nb):
                 nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
+            nb, _ = without_secrets(nb)  # those that came in parts
             run.publish(nb)
         return nb
 

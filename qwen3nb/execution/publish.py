@@ -171,16 +171,9 @@ class NotebookRun:
         }
 
     def _write(self, page: NotebookNode) -> None:
-        """Write the page without secrets, and log what was removed.
-
-        Parts of a stream are joined first, as a secret may span several.
-        """
+        """Write the page without secrets, and log what was removed."""
         assert self.page is not None  # noqa: S101 - only runs with a page are published
-        # A secret may span several parts of a stream, which show it as one.
-        for cell in page.cells:
-            if cell.cell_type == "code":
-                cell.outputs = _with_joined_streams(cell.outputs)
-        cleaned_page, secret_kinds = known_secrets().clean(page)
+        cleaned_page, secret_kinds = without_secrets(page)
         if secret_kinds:
             key = paths.page_key(self.page)
             _log.warning("removed from the page %s: %s", key, ", ".join(secret_kinds))
@@ -437,6 +430,17 @@ def _error_cell(failure: FailedRun) -> NotebookNode:
     cell = nbformat.v4.new_code_cell("# error", outputs=[output], id="failed-error")
     cell.metadata["tags"] = ["remove-input"]
     return cell
+
+
+def without_secrets(notebook: NotebookNode) -> tuple[NotebookNode, list[str]]:
+    """Remove the secrets in a notebook; return it, and their kinds.
+
+    Parts of a stream are joined first, as a secret may span several.
+    """
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = _with_joined_streams(cell.outputs)
+    return known_secrets().clean(notebook)
 
 
 def _with_joined_streams(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:

@@ -8,9 +8,11 @@ import os
 import sys
 from urllib.parse import quote, quote_plus
 
+import nbformat
 import pytest
 
 from qwen3nb.cluster.processes import start_guarded
+from qwen3nb.execution.publish import without_secrets
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.format import escaped
@@ -183,3 +185,14 @@ def test_the_log_of_a_process_has_no_secret_whoever_prints_it(tmp_path, monkeypa
     lines = log.read_bytes().split(b"\n")
     assert lines[:3] == [b"here: [removed]!there: [removed]", b"[removed]", b"half: [removed]"]
     assert lines[3:] == [b"[removed][no text: \xff\xfe"]
+
+
+def test_a_notebook_has_no_secret_that_came_in_parts(monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", MADE_UP)
+    parts = ("here: ", MADE_UP[:9], MADE_UP[9:], "!")
+    outputs = [nbformat.v4.new_output("stream", text=part) for part in parts]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=outputs)])
+    cleaned, kinds = without_secrets(notebook)
+    assert kinds == ["the value of MY_TOKEN"]
+    (output,) = cleaned.cells[0].outputs
+    assert output.text == "here: [removed]!"
