@@ -7,6 +7,7 @@ commands are read, so that each exists with its options.
 
 import ast
 import importlib.util
+import os
 import re
 import shlex
 import shutil
@@ -84,6 +85,8 @@ def test_each_block_is_run_or_says_why_not(block):
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.reason], ids=str)
 def test_a_block_that_is_not_run_can_be_read(block, checkout, monkeypatch):
     monkeypatch.chdir(checkout)
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")  # as a task of an array has them
+    monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "8")
     for name in ("laptop.json", "server.json", "sweep.toml"):
         (checkout / name).touch()
     if block.language == "python":
@@ -92,7 +95,7 @@ def test_a_block_that_is_not_run_can_be_read(block, checkout, monkeypatch):
         yaml.safe_load(block.text)
     elif block.language in ("sh", "bash"):
         lines = re.sub(r"\\\n\s*", " ", block.text).splitlines()
-        for line in lines:
+        for line in map(os.path.expandvars, lines):
             words = shlex.split(line.partition(" #")[0].removesuffix("&"))
             while words and re.match(r"\w+=", words[0]):  # a variable of the environment
                 del words[0]
