@@ -1,8 +1,8 @@
 """Encode a file of texts into vectors in parts, on the nodes of a cluster.
 
 A worker is a Ray actor that loads the model once and encodes parts: one per GPU if the cluster has
-any, otherwise one per group of cores. The driver assigns parts one by one: a part of a worker that
-died is given to another, and Ray restarts the worker where there is room. A worker on a node that
+any, otherwise one per group of cores. Ray's ActorPool gives a part to each worker that is free. Ray
+restarts a worker that died, on another node if its own is gone, and repeats its part. A node that
 differs from this machine is refused by name, and the others go on.
 
 The input and the folder of the vectors are on a disk shared by all nodes. Vectors do not pass
@@ -13,13 +13,11 @@ writer wins. A worker considered dead that finishes its part does no harm.
 from __future__ import annotations
 
 import os
-import platform
-import sys
-from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 from qwen3nb.cluster.nodes import (
     LOCAL,
@@ -28,17 +26,18 @@ from qwen3nb.cluster.nodes import (
     KnownNodes,
     Node,
     Reference,
+    cause,
     connected,
     difference,
     model_facts,
     node_environment,
-    nodes_of,
     sent_environment,
     software_facts,
 )
+from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.options import OptionArguments
-from qwen3nb.vectors.block_file import Shard, ShardedVectors, ShardModel
+from qwen3nb.vectors.block_file import PLAN, Shard, ShardedVectors, read_shards
 from qwen3nb.vectors.encode_file import text_bar
 from qwen3nb.vectors.encode_shards import (
     Cuts,
@@ -51,14 +50,11 @@ from qwen3nb.vectors.encode_shards import (
     start_shards,
 )
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
-
 Worker: TypeAlias = Any  # Ray's handle of a `ShardWorker`
 
 _MOST_CORES = 4  # cores of a worker without a GPU; more gain little
 _PARTS_PER_WORKER = 4  # at least, to finish at about the same time
-_RETRIES = 3  # per part, and per worker
+_RESTARTS = 3  # of a worker, by Ray
 _SECONDS_TO_WAIT = 0.5  # seconds between checks of the workers
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -80,9 +76,10 @@ class _EncodeJob:
     options: OptionArguments
     role: str | None
     source: Path
-    bytes: int
     folder: Path
+    cuts: Cuts
     threads: int
+    facts: Mapping[str, str]  # of the driver, which those of a worker must equal
     environment: Mapping[str, str] = field(repr=False)
 
 
@@ -118,31 +115,35 @@ def encode_on_cluster(
     """
     check_folder(folder)
     source, folder = source.resolve(), folder.resolve()
+    # A folder gets its whole path, as workers have another working directory.
+    if Path(model).exists():
+        model = str(Path(model).resolve())
+    device = options.get("device", "auto")
+    if device.startswith("cuda:"):
+        raise ClusterError(f"--device {device}: Ray gives each worker a GPU; expected cuda")
     with connected(address) as cluster:
-        device = options.get("device", "auto")
-        if device.startswith("cuda:"):
-            raise ClusterError(f"--device {device}: Ray gives each worker a GPU; expected cuda")
-        size = worker_size(nodes_of(cluster.ray), device=device, threads=threads)
+        facts = partial(encoding_facts, model)
+        nodes = KnownNodes(cluster, facts, [str(folder), str(source.parent)])
+        nodes.wait_for_one()
+        if address != LOCAL:
+            nodes.examine()  # refuses those that differ from this machine
+        size = worker_size(nodes.usable(), device=device, threads=threads)
         # More parts than workers, so that all finish at about the same time.
         cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS_PER_WORKER * size.count)
-        # The file of the texts, and its parts.
-        source_of_texts, _ = cuts
-        # A folder gets its whole path, as workers have another working directory.
-        if Path(model).exists():
-            model = str(Path(model).resolve())
         job = _EncodeJob(
             model=model,
             # The folder keeps the vectors, and only this process shows progress.
             options={**options, "cache": False, "show_progress": False},
             role=role,
             source=source,
-            bytes=source_of_texts.bytes,
             folder=folder,
+            cuts=cuts,
             threads=size.cores,
+            facts=nodes.expected,
             environment=sent_environment(),
         )
         show_progress = options.get("show_progress", True)
-        return _Encoding(cluster, job, cuts).run(size, show_progress=show_progress)
+        return _Encoding(cluster, nodes, job).run(size, show_progress=show_progress)
 
 
 def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> WorkerSize:
@@ -154,36 +155,63 @@ def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> W
     if gpus and device != "cpu":
         # One worker per GPU, however many cores there are.
         return WorkerSize(count=gpus, cores=1, gpus=1)
-    cores = _MOST_CORES
-    if threads:
-        cores = threads
-    elif nodes:
-        smallest = min(node.cpus for node in nodes)
-        cores = min(_MOST_CORES, smallest)
+    cores = threads or min(_MOST_CORES, *(node.cpus for node in nodes))
     count = sum(node.cpus // cores for node in nodes)  # some nodes may leave a few cores unused
     if not count:
-        largest = max((node.cpus for node in nodes), default=0)
+        largest = max(node.cpus for node in nodes)
         raise ClusterError(f"no node has {cores} cores for a worker; the largest has {largest}")
     return WorkerSize(count=count, cores=cores, gpus=0)
 
 
-@dataclass(frozen=True)
-class LoadedWorker:
-    """What a worker reports once it has loaded the model."""
+def encoding_facts(model: str) -> dict[str, str]:
+    """Return the facts that vectors of a model depend on, by name."""
+    return software_facts() | model_facts([model])
 
-    node: str
-    facts: dict[str, str]  # those that affect the vectors
-    model: ShardModel
+
+class EncodedPart(NamedTuple):
+    """A part that a worker has encoded, or found."""
+
+    shard: Shard
+    sha256: str
+    existed: bool  # from an earlier run
+
+
+class LoadError(Exception):
+    """A worker cannot load the model, or a different one: Ray's id of its node, and the error."""
 
 
 class ShardWorker:
     """An actor: a model, loaded once, that encodes parts."""
 
-    def load(self, job: _EncodeJob) -> LoadedWorker:
-        """Load the model.
+    def __init__(self, job: _EncodeJob) -> None:
+        """Load nothing yet."""
+        self._job = job
 
-        Raises ClusterError if this node does not see the files of the driver.
+    def encode(self, shard: Shard) -> EncodedPart:
+        """Encode a part unless it exists; raise LoadError if that is impossible on this node."""
+        import ray
+
+        try:
+            encoder, vectors = self._loaded
+        except Exception as error:  # noqa: BLE001 - another node may be able to load it
+            raise LoadError(ray.get_runtime_context().get_node_id(), error) from None
+        digest, existed = encode_shard(
+            encoder,
+            shard,
+            source=self._job.source,
+            folder=self._job.folder,
+            vectors=vectors,
+            advance=lambda _: None,  # the driver shows the progress
+        )
+        return EncodedPart(shard, digest, existed)
+
+    @cached_property
+    def _loaded(self) -> tuple[Encoder, ShardedVectors]:
+        """The model, and the plan of the folder, which the first worker writes.
+
+        Raises ClusterError if this node does not have the driver's versions, model and input.
         """
+        job = self._job
         os.environ.update(node_environment(job.environment))
         # Numerical libraries read these when they are loaded, so before torch.
         for name in _THREADS:
@@ -191,179 +219,90 @@ class ShardWorker:
         import torch
 
         torch.set_num_threads(job.threads)
-        self._job = job
         # The size tells a file of the same path on another disk apart.
-        has_same_source = job.source.is_file() and job.source.stat().st_size == job.bytes
-        if not has_same_source:
-            raise _not_seen_error(job.source)
-        if not job.folder.is_dir():
-            raise _not_seen_error(job.folder)
-        self._encoder = load_encoder(job.model, **job.options)
-        model = model_of(self._encoder, job.role)
-        return LoadedWorker(platform.node(), _facts(job.model), model)
-
-    def encode(self, shard: Shard, vectors: ShardedVectors) -> tuple[str, bool]:
-        """Encode a part unless it exists; return its SHA-256 and whether it existed."""
-        return encode_shard(
-            self._encoder,
-            shard,
-            source=self._job.source,
-            folder=self._job.folder,
-            vectors=vectors,
-            advance=lambda _: None,  # the driver shows the progress
-        )
-
-
-def _not_seen_error(path: Path) -> ClusterError:
-    return ClusterError(
-        f"{platform.node()} does not see the {path} of the driver; the input and the "
-        "folder of the vectors must be on a disk that all nodes share"
-    )
-
-
-def _facts(model: str) -> dict[str, str]:
-    return software_facts() | model_facts([model])
+        if job.source.stat().st_size != job.cuts.source.bytes:
+            raise ClusterError(f"its {job.source} is not that of the driver; share the disk")
+        encoder = load_encoder(job.model, **job.options)
+        # Also of a node that joined late, where Ray has restarted the worker.
+        differing = difference(job.facts, encoding_facts(job.model))
+        if differing:
+            raise ClusterError(differing)
+        return encoder, start_shards(job.folder, job.cuts, model_of(encoder, job.role))
 
 
 class _Encoding:
-    """The driver's assignment of parts to workers."""
+    """The parts of a job, and the pool of workers that encodes them."""
 
-    def __init__(self, cluster: Cluster, job: _EncodeJob, cuts: Cuts) -> None:
+    def __init__(self, cluster: Cluster, nodes: KnownNodes, job: _EncodeJob) -> None:
         self._ray = cluster.ray
-        self._cluster = cluster
+        self._nodes = nodes
         self._job = job
-        self._cuts = cuts
-        self._source, parts = cuts  # the file of the texts, and its parts
-        # Each part and each worker is in one of these; those that work, by what they will return.
-        self._waiting_parts = deque(parts)
-        self._idle_workers: list[Worker] = []
-        self._loading: dict[Reference, Worker] = {}
-        self._encoding: dict[Reference, tuple[Worker, Shard]] = {}
-        self._facts = _facts(job.model)  # of this machine; every worker must have the same
-        self._identity = ""  # of the model, as the first worker has loaded it
-        self._refusals: list[Exception] = []  # why workers are not used; not yet printed
-        self._deaths: Counter[str] = Counter()  # of workers, by the file of their part
-        self._vectors: ShardedVectors | None = None  # the plan; None until a worker is loaded
-        self._digests: dict[str, str] = {}  # SHA-256 of the finished parts, by file
-        self._existing_parts = 0  # parts that an earlier run had finished
+        self._encoded: dict[str, EncodedPart] = {}  # by file
 
     def run(self, size: WorkerSize, *, show_progress: bool) -> EncodedShards:
-        """Start workers, assign parts until all are done, and write the manifest."""
-        actor = self._ray.remote(ShardWorker).options(
-            num_cpus=size.cores, num_gpus=size.gpus, max_restarts=_RETRIES
-        )
-        count = min(size.count, len(self._waiting_parts))
-        workers = [actor.remote() for _ in range(count)]
+        """Encode all parts, and write the manifest."""
+        source, shards = self._job.cuts
         label = Path(self._job.model).name
+        with text_bar(label, source.texts, show=show_progress) as bar:
+            while len(self._encoded) < len(shards):
+                try:
+                    for part in self._encode_parts(size):
+                        self._encoded[part.shard.file] = part
+                        bar.update(part.shard.texts)
+                except self._ray.exceptions.RayTaskError as error:
+                    self._refuse_node(error.cause)
+                except self._ray.exceptions.RayError as error:
+                    # Parts begin in their order.
+                    left = [shard.file for shard in shards if shard.file not in self._encoded]
+                    raise ClusterError(
+                        f"{left[0]}, or one soon after it: its worker died, and Ray has not "
+                        f"started it again: {cause(error)}. Finished parts are kept. If there is "
+                        "not enough memory, --batch-size or --max-length need less"
+                    ) from None
+        digests = {file: part.sha256 for file, part in self._encoded.items()}
+        vectors = finish_shards(self._job.folder, read_shards(self._job.folder / PLAN), digests)
+        number_kept = sum(part.existed for part in self._encoded.values())
+        return EncodedShards(self._job.folder, vectors, number_kept)
+
+    def _encode_parts(self, size: WorkerSize) -> Iterator[EncodedPart]:
+        """Yield each part that is left, once a worker has encoded it."""
+        from ray.util.actor_pool import ActorPool
+
+        shards = [shard for shard in self._job.cuts.shards if shard.file not in self._encoded]
+        actor = self._ray.remote(ShardWorker).options(
+            num_cpus=size.cores,
+            num_gpus=size.gpus,
+            max_restarts=_RESTARTS,
+            max_task_retries=-1,  # as often as its worker is restarted
+            label_selector=self._nodes.selector,
+        )
+        workers = [actor.remote(self._job) for _ in range(min(size.count, len(shards)))]
+        pool = ActorPool(workers)
         try:
-            for worker in workers:
-                self._load(worker)
-            with text_bar(label, self._source.texts, show=show_progress) as bar:
-                self._encode_all(size, bar)
+            for shard in shards:
+                pool.submit(_encode_with, shard)
+            while pool.has_next():
+                try:
+                    yield pool.get_next_unordered(timeout=_SECONDS_TO_WAIT)
+                except TimeoutError:
+                    self._nodes.check_presence(cpus=size.cores, gpus=size.gpus)
+                # Without a part, a worker makes room for one whose node is gone.
+                while pool.has_free():
+                    self._ray.kill(pool.pop_idle())
         finally:
             for worker in workers:
                 self._ray.kill(worker)
-        assert self._vectors is not None  # noqa: S101 - a part was encoded
-        vectors = finish_shards(self._job.folder, self._vectors, self._digests)
-        return EncodedShards(self._job.folder, vectors, self._existing_parts)
 
-    def _encode_all(self, size: WorkerSize, bar: tqdm) -> None:
-        """Assign parts until all are done."""
-        nodes = KnownNodes(self._cluster)
-        while self._waiting_parts or self._encoding:
-            self._assign()
-            nodes.check_presence(cpus=size.cores, gpus=size.gpus)
-            bar.update(self._collect())
-            # Before that, the refusals are kept: if nobody is left, `_assign` raises the last one.
-            a_worker_is_loaded = self._vectors is not None
-            while a_worker_is_loaded and self._refusals:
-                bar.write(f"a worker is refused: {self._refusals.pop()}", file=sys.stderr)
-
-    def _assign(self) -> None:
-        """Give each idle worker a part; raise if no worker is left."""
-        is_a_worker_left = self._loading or self._idle_workers or self._encoding
-        if not is_a_worker_left:
-            if self._refusals:
-                # Such as a model that no node can load.
-                raise self._refusals[-1]
-            raise ClusterError("every worker died; finished parts are kept, so run it again")
-        while self._idle_workers and self._waiting_parts:
-            worker = self._idle_workers.pop()
-            part = self._waiting_parts.popleft()
-            reference = worker.encode.remote(part, self._vectors)
-            self._encoding[reference] = worker, part
-
-    def _collect(self) -> int:
-        """Wait a moment for the next worker that is done; return how many texts it encoded."""
-        texts = 0
-        references = [*self._loading, *self._encoding]
-        finished, _ = self._ray.wait(references, timeout=_SECONDS_TO_WAIT)
-        for reference in finished:
-            if reference in self._loading:
-                self._admit_worker(reference)
-            else:
-                texts += self._collect_part(reference)
-        return texts
-
-    def _load(self, worker: Worker) -> None:
-        # Ray repeats this on a restarted worker.
-        reference = worker.load.options(max_task_retries=_RETRIES).remote(self._job)
-        self._loading[reference] = worker
-
-    def _admit_worker(self, reference: Reference) -> None:
-        """Make a worker idle, or refuse it if it failed to load or differs from this machine."""
-        worker = self._loading.pop(reference)
+    def _refuse_node(self, error: Exception) -> None:
+        """Refuse the node of a worker that could not load; raise any other error of a worker."""
+        if not isinstance(error, LoadError):
+            raise error
+        node, problem = error.args
         try:
-            loaded: LoadedWorker | None = self._result_unless_dead(reference)
-        except Exception as error:  # noqa: BLE001 - another worker may be able to load it
-            self._refusals.append(error)
-            return
-        if loaded is None:  # it died more often than Ray restarts it
-            return
-        # The first worker decides which model it is; the others must have loaded the same.
-        if not self._identity:
-            self._identity = loaded.model.identity
-        expected = {**self._facts, "identity": self._identity}
-        differing = difference(expected, {**loaded.facts, "identity": loaded.model.identity})
-        if differing:
-            self._refusals.append(ClusterError(f"node {loaded.node}: {differing}"))
-            return
-        # The first call writes the plan of the folder; later ones only check it.
-        self._vectors = start_shards(self._job.folder, self._cuts, loaded.model)
-        self._idle_workers.append(worker)
+            self._nodes.refuse({node: str(problem)})
+        except ClusterError:  # no other node is left
+            raise problem from None
 
-    def _collect_part(self, reference: Reference) -> int:
-        """Return the number of texts of a finished part; reassign the part of a dead worker."""
-        worker, part = self._encoding.pop(reference)
-        result = self._result_unless_dead(reference)
-        if result is None:
-            self._repeat(part, worker)
-            return 0
-        digest, existed = result
-        self._digests[part.file] = digest
-        if existed:  # from an earlier run
-            self._existing_parts += 1
-        self._idle_workers.append(worker)
-        return part.texts
 
-    def _repeat(self, part: Shard, worker: Worker) -> None:
-        """Put the part of a dead worker in front, and let Ray restart the worker."""
-        self._deaths[part.file] += 1
-        if self._deaths[part.file] > _RETRIES:
-            raise ClusterError(
-                f"{part.file}: the worker died {_RETRIES + 1} times; is there enough memory? "
-                "Finished parts are kept; --batch-size or --max-length need less"
-            )
-        self._waiting_parts.appendleft(part)
-        # Ray restarts a dead worker by itself, but without the model.
-        self._load(worker)
-
-    def _result_unless_dead(self, reference: Reference) -> Any | None:
-        """Return a worker's result, or None if it died; raise its error."""
-        try:
-            return self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            # An error of the worker's own code, such as an EncoderError.
-            raise error.cause from None
-        except self._ray.exceptions.RayError:
-            return None
+def _encode_with(worker: Worker, shard: Shard) -> Reference:
+    return worker.encode.remote(shard)

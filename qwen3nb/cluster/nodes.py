@@ -14,6 +14,7 @@ name) or ``ray://host:port`` (a client outside the cluster).
 from __future__ import annotations
 
 import getpass
+import io
 import logging
 import os
 import re
@@ -24,11 +25,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 import click
 
@@ -46,6 +47,7 @@ TEMPORARY = "temporary folder"  # the name of a fact
 # What Ray has is loaded late, and has few types.
 Ray: TypeAlias = Any  # the module
 Reference: TypeAlias = Any  # stands for the result of a call
+Facts: TypeAlias = Callable[[], dict[str, str]]  # facts of a machine, by name
 
 _ADVICE = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
 HOW_TO_RESUME = "What has finished is kept; repeat the command to resume"
@@ -75,6 +77,7 @@ _SETTINGS = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",  # of this process too, whose log is the terminal
 }
+_LISTENER = "ray_listen_error_messages"  # name of the thread of Ray that prints for it
 _AUTHENTICATION = "RAY_AUTH_MODE"  # set by our own Ray; would prevent connecting to another
 _BYTES_OF_STORE = 512 << 20  # shared memory of our own Ray, used only for files of runs
 
@@ -158,11 +161,13 @@ def connected(address: str = LOCAL) -> Iterator[Cluster]:
     if not target.startswith("ray://"):
         target = ray.get_runtime_context().gcs_address
     try:
-        yield Cluster(ray, Head(target))
+        with redirect_stdout(cast(IO[str], _WithoutDumps(sys.stdout))):
+            yield Cluster(ray, Head(target))
     except ConnectionError as error:  # of a client
         raise ClusterError(f"the connection to Ray is lost: {error}. {HOW_TO_RESUME}") from None
     finally:
-        ray.shutdown()
+        with redirect_stdout(io.StringIO()):  # what the listener has not printed yet
+            ray.shutdown()
         os.environ.pop(_AUTHENTICATION, None)
         if authentication is not None:
             os.environ[_AUTHENTICATION] = authentication
@@ -183,6 +188,22 @@ def _start(ray: Ray, target: str) -> None:
         ray.init(address=target, **options)
     if threading.current_thread() is threading.main_thread():  # where Ray sets its own handler
         signal.signal(signal.SIGTERM, our_handler)
+
+
+class _WithoutDumps:
+    """A stream without what Ray's listener prints: hundreds of lines for each node that died."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, unless the thread is Ray's listener."""
+        if threading.current_thread().name == _LISTENER:
+            return len(text)
+        return self._stream.write(text)
 
 
 @contextmanager
@@ -435,14 +456,17 @@ class NodeReport:
 
 
 def report_of_node(
-    environment: Mapping[str, str], working_directory: str, needed_folders: Iterable[str]
+    facts: Facts,
+    environment: Mapping[str, str],
+    working_directory: str,
+    needed_folders: Iterable[str],
 ) -> NodeReport:
     """Return the report of the node that this runs on."""
     os.environ.update(node_environment(environment))
     if Path(working_directory).is_dir():
         os.chdir(working_directory)
     unseen = [folder for folder in needed_folders if not is_seen(folder)]
-    return NodeReport(run_facts(), unseen, time.time())
+    return NodeReport(facts(), unseen, time.time())
 
 
 def cause(error: Exception) -> str:
@@ -470,12 +494,13 @@ class KnownNodes:
     def __init__(
         self,
         cluster: Cluster,
-        expected: Mapping[str, str] | None = None,
+        facts: Facts = dict,
         folders: Sequence[str] = (),
     ) -> None:
-        """Compare nodes with the ``expected`` facts (none: not at all) and needed ``folders``."""
+        """Compare ``facts`` of nodes (none: not at all), and whether they see needed folders."""
         self._ray, self._head = cluster
-        self.expected = expected or {}  # facts, by name; none: nodes are not compared
+        self._facts = facts
+        self.expected = facts()  # of this machine, by name; none: nodes are not compared
         self._folders = folders  # of models and data
         self._names: dict[str, str] = {}  # of those examined, by Ray's id
         self._refused: dict[str, str] = {}  # the reasons, likewise
@@ -541,6 +566,8 @@ class KnownNodes:
 
     def examine(self) -> bool:
         """Refuse nodes that joined since the last call and differ; return whether there are any."""
+        if not self.expected:
+            return False
         reasons: dict[str, str] = {}
         with self._lock:
             reports = {}
@@ -570,7 +597,7 @@ class KnownNodes:
             max_retries=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
         )
-        return task.remote(sent_environment(), str(Path.cwd()), self._folders)
+        return task.remote(self._facts, sent_environment(), str(Path.cwd()), self._folders)
 
     def _reason_to_refuse(self, reference: Reference, *, requested: float, deadline: float) -> str:
         """Return why a node is refused, from its report; empty if it is not, or is gone.

@@ -1,10 +1,10 @@
 """Vectors in parts, made by workers of a pretended cluster; test_two_nodes.py has a real one."""
 
 import os
+import re
 import shutil
 from contextlib import nullcontext
-from dataclasses import replace
-from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,14 +44,16 @@ def test_a_worker_that_fits_on_no_node_is_refused():
 @pytest.fixture
 def encode_by(tmp_path, monkeypatch):
     """Encode 23 texts in parts of two by three workers of a pretended cluster."""
+    actor_pool = pytest.importorskip("ray.util.actor_pool", reason="extra ray is not installed")
     monkeypatch.setattr(encode_file, "AT_ONCE", 2)
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr(cluster_encode, "nodes_of", lambda _: [node("a", 2), node("b", 1)])
     few = tmp_path / "few.jsonl"
     few.write_text("".join(f'{{"text": "{number}"}}\n' for number in range(23)))
 
     def run(ray, model="random:8", **options):
         monkeypatch.setattr(cluster_encode, "connected", lambda _: nullcontext(Cluster(ray)))
+        monkeypatch.setattr(actor_pool, "ray", ray)
+        monkeypatch.setattr("ray.get_runtime_context", lambda: ray)
         return cluster_encode.encode_on_cluster(str(model), few, tmp_path / "v", **options)
 
     return run
@@ -60,9 +62,8 @@ def encode_by(tmp_path, monkeypatch):
 def test_a_part_whose_worker_dies_is_made_by_another(encode_by):
     deaths = ["part-000002.npy", "part-000002.npy", "part-000005.npy"]
 
-    def dies(name, arguments):
-        dying = name == "encode" and arguments[0].file in deaths
-        return dying and not deaths.remove(arguments[0].file)
+    def dies(shard):
+        return shard.file in deaths and not deaths.remove(shard.file)
 
     done = encode_by(OneProcessRay(dies=dies))
     assert (deaths, done.kept, len(done.vectors.shards)) == ([], 0, 12)
@@ -73,44 +74,47 @@ def test_a_part_whose_worker_dies_is_made_by_another(encode_by):
 
 
 def test_a_part_that_kills_every_worker_is_named(encode_by):
-    def dies(name, arguments):
-        return name == "encode" and arguments[0].first == 6
-
-    with pytest.raises(ClusterError, match=r"part-000003\.npy: the worker died 4 times"):
-        encode_by(OneProcessRay(dies=dies))
-    with pytest.raises(ClusterError, match="every worker died"):
-        encode_by(OneProcessRay(dies=lambda name, _: name == "load"))
+    with pytest.raises(ClusterError, match=r"^part-000003\.npy, or one .* it died\. Fin"):
+        encode_by(OneProcessRay(dies=lambda shard: shard.first == 6))
     assert len(encode_by(OneProcessRay()).vectors.shards) == 12
 
 
-def test_a_worker_that_differs_is_refused_by_name_and_the_others_go_on(encode_by, capsys):
-    versions = ["9.9", "2.26"]  # of the first worker, and of all others
+def test_a_worker_without_a_part_makes_room(encode_by):
+    ray = OneProcessRay()
+    encode_by(ray)
+    first_killed = ray.killed[0]
+    assert first_killed not in ray.used_last  # while the others still encoded
+    assert {*ray.killed} == {*ray.actors}
 
-    def differing(name, value):
-        if name != "load":
-            return value
-        version = versions.pop(0) if len(versions) > 1 else value.facts["mteb"]
-        return replace(value, node=f"n{version}", facts=value.facts | {"mteb": version})
 
-    done = encode_by(OneProcessRay(answered=differing))
+def test_a_worker_that_differs_is_refused_by_name_and_the_others_go_on(
+    encode_by, capsys, monkeypatch
+):
+    here, differing = cluster_encode.encoding_facts("random:8"), ["a"]
+    ray = OneProcessRay()
+
+    def facts(_):
+        return here | ({"mteb": "9.9"} if ray.node in differing else {})
+
+    monkeypatch.setattr(cluster_encode, "encoding_facts", facts)
+    done = encode_by(ray)
     assert len(done.vectors.shards) == 12
-    line = "a worker is refused: node n9.9: mteb: 9.9 there, "
-    assert capsys.readouterr().err.count(line) == 1
-    versions += ["9.9"] * 9
-    with pytest.raises(ClusterError, match="node n9.9: mteb: 9.9 there, "):
-        encode_by(OneProcessRay(answered=differing))
+    assert capsys.readouterr().err.count("node a is refused: mteb: 9.9 there, ") == 1
+    assert {actor.node for actor in ray.actors} == {"a", "b"}
+    assert {actor.node for actor in ray.actors[3:]} == {"b"}
+    differing.append("b")
+    with pytest.raises(ClusterError, match="^mteb: 9.9 there, "):
+        encode_by(ray)
 
 
 def test_a_worker_that_finds_another_model_is_refused(encode_by, make_checkpoint, home, tmp_path):
     model, another = (make_checkpoint(home / f"m{seed}", seed=seed) for seed in (1, 2))
 
-    def replaced(name, _):
-        if name == "load":
-            shutil.rmtree(model)
-            shutil.copytree(another, model)
-        return False
+    def replaced(_):
+        shutil.rmtree(model)
+        shutil.copytree(another, model)
 
-    with pytest.raises(ClusterError, match=rf"node .*: model {model}: \w+ there, \w+ here"):
+    with pytest.raises(ClusterError, match=rf"^model {model}: \w+ there, \w+ here"):
         encode_by(OneProcessRay(dies=replaced), model, threads=1)
     assert not list((tmp_path / "v").glob("part-*"))
 
@@ -119,14 +123,20 @@ def test_a_cluster_whose_nodes_are_all_lost_is_not_waited_for_forever(encode_by,
     monkeypatch.setattr(cluster_nodes, "_SECONDS_BETWEEN_CHECKS", 0.0)
     monkeypatch.setattr(cluster_nodes, "_SECONDS_WITHOUT_NODES", 0.0)
     ray = OneProcessRay()
-    ray.wait = lambda references, timeout: ([], references)
+
+    def wait(references, num_returns, timeout):
+        ray.nodes = lambda: []
+        return [], references
+
+    ray.wait = wait
     with pytest.raises(ClusterError, match="no node for runs"):
         encode_by(ray)
 
 
-def test_an_error_of_a_worker_is_shown_as_it_is(encode_by):
+def test_an_error_of_a_worker_is_shown_as_it_is(encode_by, capsys):
     with pytest.raises(ValueError, match="unknown role 'document'"):
         encode_by(OneProcessRay(), role="document")
+    assert "node a is refused: unknown role 'document'" in capsys.readouterr().err  # b was left
     with pytest.raises(ClusterError, match="--device cuda:1: Ray gives each worker a GPU"):
         encode_by(OneProcessRay(), device="cuda:1")
 
@@ -138,34 +148,37 @@ class Reference:
         self.value, self.error = value, error
 
 
-class Method:
-    def __init__(self, ray, name, function):
-        self.ray, self.name, self.function = ray, name, function
-
-    def options(self, **_):
-        return self
-
-    def remote(self, *arguments):
-        return self.ray.called(self.name, self.function, arguments)
-
-
 class Actor:
-    def __init__(self, ray, real):
-        for name in dir(real):
-            if not name.startswith("_"):
-                setattr(self, name, Method(ray, name, getattr(real, name)))
+    """A worker on a node; Ray starts it again up to three times if it dies."""
 
+    def __init__(self, ray, kind, node, arguments):
+        self.ray, self.kind, self.node, self.arguments = ray, kind, node, arguments
+        self.real = kind(*arguments)
+        self.encode = SimpleNamespace(remote=self.called)
+        ray.actors.append(self)
 
-class Kind:
-    def __init__(self, ray, kind):
-        self.remote = lambda: Actor(ray, kind())
+    def called(self, shard):
+        self.ray.used_last = [*self.ray.used_last[-1:], self]
+        for _ in range(4):
+            if not self.ray.dies(shard):
+                return self.result(shard)
+            self.real = self.kind(*self.arguments)
+        return Reference(error=exceptions.ActorDiedError("it died"))
 
-    def options(self, **_):
-        return self
+    def result(self, shard):
+        self.ray.node = self.node
+        try:
+            return Reference(self.real.encode(shard))
+        except Exception as error:  # noqa: BLE001 - Ray wraps all
+            return Reference(error=exceptions.RayTaskError(error))
+        finally:
+            self.ray.node = "driver"
 
 
 class exceptions:  # noqa: N801 - as a module
     class RayError(Exception): ...
+
+    class ActorDiedError(RayError): ...
 
     class RayTaskError(RayError):
         def __init__(self, cause):
@@ -173,34 +186,45 @@ class exceptions:  # noqa: N801 - as a module
 
 
 class OneProcessRay:
-    """Stands in for the module.
+    """Stands in for the module, with nodes of two cores and of one.
 
-    ``dies(name, arguments)`` says whether the actor dies during a call; ``answered(name, value)``
-    may change what a call returns.
+    ``dies(shard)`` says whether an actor dies when it is to encode that.
     """
 
     exceptions = exceptions
-    nodes = staticmethod(lambda: [])
 
-    def __init__(self, *, dies=lambda *_: False, answered=lambda _, value: value):
-        self.dies, self.answered = dies, answered
-        self.remote = partial(Kind, self)
+    def __init__(self, *, dies=lambda _: False):
+        self.dies, self.node, self.actors, self.killed, self.used_last = dies, "driver", [], [], []
 
-    def called(self, name, function, arguments):
-        if self.dies(name, arguments):
-            return Reference(error=exceptions.RayError())
-        try:
-            return Reference(self.answered(name, function(*arguments)))
-        except Exception as error:  # noqa: BLE001 - Ray wraps all
-            return Reference(error=exceptions.RayTaskError(error))
+    def get_node_id(self):
+        return self.node
+
+    def nodes(self):
+        cores = {"a": 2, "b": 1}
+        return [
+            {"NodeID": name, "NodeName": name, "Alive": True, "Resources": {"CPU": cores[name]}}
+            for name in cores
+        ]
+
+    def remote(self, kind):
+        def options(label_selector, **_):
+            refused = label_selector.get("ray.io/node-id", "")
+            left = [name for name in ("a", "b") if name not in re.findall(r"\w+", refused[4:])]
+
+            def remote(*arguments):
+                return Actor(self, kind, left[len(self.actors) % len(left)], arguments)
+
+            return SimpleNamespace(remote=remote)
+
+        return SimpleNamespace(options=options)
 
     def get(self, reference):
         if reference.error is not None:
             raise reference.error
         return reference.value
 
-    def wait(self, references, timeout):
-        return references[:1], references[1:]
+    def wait(self, references, num_returns, timeout):
+        return references[:num_returns], references[num_returns:]
 
     def kill(self, actor):
-        """It holds nothing."""
+        self.killed.append(actor)

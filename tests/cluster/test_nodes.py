@@ -6,6 +6,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -100,7 +101,7 @@ def test_a_node_with_other_code_is_refused_by_name(checkout, capsys):
     other = {"ahead": NodeReport(here, [], time.time() + 500), "silent": SilentError()}
     other["stale"] = NodeReport(here | {"code": "b35f"}, [], 0.0)
     other["left"] = NodeReport(here, [], time.time())
-    known = KnownNodes(Cluster(ray_of(other)), here)
+    known = KnownNodes(Cluster(ray_of(other)), lambda: here)
     assert known.examine()
     assert [each.name for each in known.usable()] == ["left"]
     assert known.selector == {"ray.io/node-id": f"!in({1:056x},{2:056x},{3:056x})"}
@@ -130,13 +131,13 @@ def test_a_folder_that_no_node_sees_is_named_once(checkout, capsys, monkeypatch)
     here = {"python": "3.12"}
     other = dict.fromkeys(("a", "b"), NodeReport(here, ["~/m"], time.time()))
     with pytest.raises(ClusterError) as error:
-        KnownNodes(Cluster(ray_of(other)), here, ["~/m"]).examine()
+        KnownNodes(Cluster(ray_of(other)), lambda: here, ["~/m"]).examine()
     why = "it does not see ~/m; models and data must be under the same path on all, as on a shared"
     why += " disk (a, b)"
     assert error.value.message == f"every node is refused: {why}"
     assert not capsys.readouterr().err
     environment = {"QWEN3NB_HOME": str(checkout)}
-    report = nodes.report_of_node(environment, str(checkout), ["m", "n"])
+    report = nodes.report_of_node(run_facts, environment, str(checkout), ["m", "n"])
     assert (report.facts, report.unseen) == (run_facts(), ["n"])
 
 
@@ -304,7 +305,7 @@ def test_what_listens_there_but_is_not_ray_is_refused(monkeypatch, answer):
     assert ("not Ray" if answer else "timed out") in message
 
 
-def test_the_head_is_looked_at_also_behind_a_client(monkeypatch):
+def test_the_head_is_looked_at_also_behind_a_client(monkeypatch, capsys):
     monkeypatch.setattr(os, "environ", dict(os.environ))
     monkeypatch.setattr(nodes, "_answering_address", lambda address: address)
     ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: None)
@@ -314,6 +315,12 @@ def test_the_head_is_looked_at_also_behind_a_client(monkeypatch):
     for address, head in (("ray://laptop:10001", "laptop:10001"), ("auto", "10.0.0.1:6379")):
         with connected(address) as cluster:
             assert cluster.head.address == head
+    with connected(address):
+        print("ours")
+        rays = threading.Thread(target=print, args=["a dump"], name="ray_listen_error_messages")
+        rays.start()
+        rays.join()
+    assert capsys.readouterr().out == "ours\n"
     lost = pytest.raises(ClusterError, match="the connection to Ray is lost: gone. What has fin")
     with lost, connected(address):
         raise ConnectionError("gone")
