@@ -70,6 +70,7 @@ class Command:
     arguments: tuple[str, ...]  # of the command line
     page: Path  # path of its page
     memory: int = 0  # bytes that it may need
+    needs_gpu: bool = True  # whether it encodes with weights, as far as that is known
     on_this_machine: bool = False  # whether it has to run on this machine
     models: tuple[str, ...] = ()  # the models and adapters that it runs
     part: Values = field(default_factory=dict)  # of an evaluation; see `parts`
@@ -196,7 +197,7 @@ def on_cluster(
             environment["QWEN3NB_CACHE"] = str(paths.cache())
             nodes = KnownNodes(cluster)
         else:
-            nodes = KnownNodes(cluster, run_facts(), folders)
+            nodes = KnownNodes(cluster, run_facts, folders)
             nodes.wait_for_one()
             nodes.examine()  # refuses those that differ from this machine
         share = NodeShare.of(nodes.usable(), at_once=at_once, gpus_each=gpus_each)
@@ -292,7 +293,7 @@ class RayExecutor:
             except errors.RayError as error:
                 # Any failure may come from a node that differs from this machine.
                 failure = error
-                a_node_was_refused = bool(self.nodes.expected) and self.nodes.examine()
+                a_node_was_refused = self.nodes.examine()
                 if not a_node_was_refused:
                     break
                 continue
@@ -352,7 +353,7 @@ class RayExecutor:
         task = self._on_node.options(
             name=command.name,
             num_cpus=self.share.cpus,
-            num_gpus=self.share.gpus,
+            num_gpus=self.share.gpus * command.needs_gpu,
             memory=min(command.memory, self.share.memory),
             max_retries=_REPEATS,
             retry_exceptions=False,

@@ -14,15 +14,20 @@ from dataclasses import dataclass, field
 
 from qwen3nb.evaluation.mteb.availability import TO_RUN
 from qwen3nb.evaluation.mteb.costs import Planned, costs
+from qwen3nb.evaluation.mteb.resources import task_memory
 from qwen3nb.evaluation.mteb.select import SELECTION, choose_tasks
 from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.execution.parameters import model_of
 from qwen3nb.execution.study_paths import Values
+from qwen3nb.models.capabilities import searches
 from qwen3nb.models.kinds.prompts import names_prompt_set
+from qwen3nb.models.load import load_model
+from qwen3nb.models.search.searcher import Searcher
 from qwen3nb.utils.choices import split_names
 
 _PARTS_PER_SLOT = 4  # so that a node that is done early gets another one
 _FEWEST_PARTS = 4
+_WIDTH = 4096  # of a vector, at most; that of a model is known once it is loaded
 _LEAST_CHARACTERS = 2e6  # of a part; fewer take less time than starting it
 _lock = threading.Lock()
 
@@ -32,10 +37,7 @@ def parts_of(values: Values, *, slots: int, runs: int) -> list[tuple[str, ...]]:
 
     ``slots`` runs fit on the cluster at a time, and ``runs`` evaluations share them.
     """
-    # Only a known model on whole tasks of MTEB is divided.
-    if not values["checkpoint"] or values["data"] or values["limit"]:
-        return []
-    if names_prompt_set(values["prompts"]):
+    if not _is_planned(values):
         return []
     planned_tasks = _planned_for(values)
     slots_per_run = slots / runs
@@ -57,6 +59,36 @@ def shares_of(values: Values, count: int) -> list[tuple[str, ...]]:
     if folders:
         return [tuple(folders[first::count]) for first in range(min(count, len(folders)))]
     return divided(_planned_for(values), count)
+
+
+def tasks_memory(values: Values, keys: Sequence[str] = ()) -> int:
+    """Return the bytes that the largest of the tasks needs, beside the model; 0 if unknown.
+
+    The tasks are those with the ``keys``, or all of an evaluation.
+    """
+    if not _is_planned(values):
+        return 0
+    searchers: list[Searcher] = []
+    width = _WIDTH
+    kind = model_of(values).kind
+    if kind.searches:
+        width = 0
+        if kind.weightless:  # loaded in no time
+            loaded = load_model(values["checkpoint"])
+            searchers = [part for part in loaded.parts if searches(part)]
+    needs = [
+        task_memory(task, width, 0, searchers)
+        for task in _planned_for(values)
+        if task.task in keys or not keys
+    ]
+    return max(needs, default=0)
+
+
+def _is_planned(values: Values) -> bool:
+    """Return whether an evaluation is of a known model on whole tasks of MTEB."""
+    if not values["checkpoint"] or values["data"] or values["limit"]:
+        return False
+    return not names_prompt_set(values["prompts"])
 
 
 def _planned_for(values: Values) -> list[Planned]:

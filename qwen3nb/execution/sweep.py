@@ -56,7 +56,7 @@ from qwen3nb.execution.parameters import (
     read_parameters,
     typed_parameters,
 )
-from qwen3nb.execution.parts import parts_of
+from qwen3nb.execution.parts import parts_of, tasks_memory
 from qwen3nb.execution.publish import NotebookRun, named_models
 from qwen3nb.execution.shares import LastOne, Share
 from qwen3nb.execution.study_paths import NewValues, Values
@@ -391,6 +391,15 @@ def memory(job: Job) -> int:
     return _BASE_MEMORY + _TIMES_WEIGHTS * weight_bytes(model_of(values))
 
 
+def needs_gpu(job: Job) -> bool:
+    """Return whether a job may encode with weights: all but BM25 and random vectors do."""
+    values = job.values
+    if "checkpoint" not in values:  # such as a notebook of the user
+        return True
+    source = model_of(values)
+    return not all(part.kind.weightless for part in source.parts or (source,))
+
+
 def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
     """Run a job unless its page is finished, possibly by another sweep meanwhile."""
     log = _log_of(job)
@@ -446,18 +455,23 @@ def _run_parts(command: Command, values: Values, executor: RayExecutor) -> Comma
     """
     try:
         parts = parts_of(values, slots=executor.slots, runs=executor.at_once)
+        whole = replace(command, memory=command.memory + tasks_memory(values))
     except (ValueError, OSError):  # such as a broken model; reported by its run
         return command
     if not parts:
-        return command
+        return whole
 
-    def run_part(number: int, tasks: Sequence[str]) -> None:
+    def run_part(number: int, tasks: Sequence[str]) -> int:
         log = paths.results() / "logs" / f"{command.name}.part-{number}.log"
-        executor.run(replace(command, part={"only": tasks, **values}), log=log)
+        memory_of_part = command.memory + tasks_memory(values, tasks)
+        part = replace(command, part={"only": tasks, **values}, memory=memory_of_part)
+        return executor.run(part, log=log).exit_status
 
     numbers = range(1, len(parts) + 1)
     with ThreadPoolExecutor(len(parts)) as pool:
-        list(pool.map(run_part, numbers, parts))  # raises the first error of a part
+        failed = any(list(pool.map(run_part, numbers, parts)))  # raises the first error of a part
+    # Without a failure, all records are there, and the page encodes nothing.
+    command = whole if failed else replace(command, needs_gpu=False)
     if executor.nodes_see_records:
         return command
     # The nodes share no disk: only this machine has the records of all parts.
@@ -500,6 +514,7 @@ def _command(job: Job, *, fresh: bool) -> Command:
         arguments=tuple(arguments),
         page=job.page,
         memory=memory(job),
+        needs_gpu=needs_gpu(job),
         on_this_machine=_runs_here(job),
         models=named_models(job.values),
     )

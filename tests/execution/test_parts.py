@@ -11,8 +11,8 @@ from qwen3nb.evaluation.mteb.costs import Planned
 from qwen3nb.execution import child, parts
 from qwen3nb.execution import sweep as sweeps
 from qwen3nb.execution.executors import RayExecutor, RunOutcome
-from qwen3nb.execution.parts import divided, parts_of
-from qwen3nb.execution.sweep import Job, sweep
+from qwen3nb.execution.parts import divided, parts_of, tasks_memory
+from qwen3nb.execution.sweep import Job, needs_gpu, sweep
 from qwen3nb.records.store import load_results
 from qwen3nb.report.evaluation.checked_run import check_and_evaluate
 from qwen3nb.utils.atomic_files import read_json, write_json
@@ -86,24 +86,52 @@ def test_a_node_runs_only_with_the_facts_of_the_driver(checkout, tmp_path, monke
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_the_page_of_parts_comes_last_and_where_their_records_are(checkout, monkeypatch, shared):
+@pytest.mark.parametrize("status", [0, 1])  # of a part; the page reports failures
+def test_the_page_of_parts_comes_last_and_where_their_records_are(
+    checkout, monkeypatch, shared, status
+):
     class Cluster(RayExecutor):
         slots, at_once, stopped = 4, 1, False
 
         def __init__(self):
-            self.ran, self.nodes_see_records = [], shared
+            self.ran, self.needs, self.nodes_see_records = [], [], shared
 
         def check_presence_of_nodes(self):
             """Its nodes are there."""
 
         def run(self, command, *, log):
             self.ran.append((command.part.get("only"), command.on_this_machine))
-            return RunOutcome(command.name, 1 if command.part else 0)  # the page reports failures
+            self.needs.append((command.memory >> 30, command.needs_gpu))
+            return RunOutcome(command.name, status if command.part else 0)
 
     cluster = Cluster()
     monkeypatch.setattr(sweeps, "_executor", lambda *_, **__: nullcontext(cluster))
     monkeypatch.setattr(sweeps, "parts_of", lambda *_, **__: [("A", "B"), ("C",)])
-    (outcome,) = sweep([Job("eval", {"checkpoint": "bm25"})], ray="auto", show_progress=False)
+    needs = {(): 95 << 30, ("A", "B"): 95 << 30, ("C",): 3 << 30}
+    monkeypatch.setattr(sweeps, "tasks_memory", lambda _, keys=(): needs[keys])
+    (outcome,) = sweep([Job("eval", {"checkpoint": "random:8"})], ray="auto", show_progress=False)
     assert outcome.status == "done"
     assert sorted(cluster.ran[:2]) == [(("A", "B"), False), (("C",), False)]
     assert cluster.ran[2:] == [(None, not shared)]
+    # Memory for its tasks and 1.5 GiB; random vectors need no GPU.
+    page = (96, False) if status else (1, False)
+    assert sorted(cluster.needs[:2]) == [(4, False), (96, False)]
+    assert cluster.needs[2:] == [page]
+
+
+def test_a_part_asks_for_the_memory_of_its_largest_task():
+    values = dict.fromkeys(parts.SELECTION, "") | {"checkpoint": "random:8", "data": ""}
+    values |= {"tasks": "MindSmallReranking,SciFact", "limit": 0, "prompts": "", "base": ""}
+    scifact = tasks_memory(values, ["SciFact"])
+    assert scifact < 2e9
+    assert tasks_memory(values) == tasks_memory(values, ["MindSmallReranking"]) > 10 * scifact
+    bm25 = tasks_memory(values | {"checkpoint": "bm25"}, ["SciFact"])
+    assert 1.5e8 < bm25 < 3e8  # an index
+    assert tasks_memory(values | {"data": "folder"}) == 0
+
+
+def test_only_what_encodes_asks_for_a_gpu(checkout):
+    models = {"bm25": False, "random:8": False, "bm25+random:8": False, "all-MiniLM-L6-v2": True}
+    for model, expected in models.items():
+        assert needs_gpu(Job("eval", {"checkpoint": model})) is expected
+    assert needs_gpu(Job("compare", {}))  # a page; runs on this machine, see `_runs_here`

@@ -110,7 +110,8 @@ def preflight(
     estimates = costs(tasks, statuses, limit=limit, speeds=speeds)
     # What measuring has allocated since can be used again.
     free = available_memory() + max(0, resident_memory() - loaded)
-    needs = {task.task: task_memory(task, encoders, batch, searchers) for task in estimates}
+    width = max((encoder.dimension for encoder in encoders), default=0)
+    needs = {task.task: task_memory(task, width, batch, searchers) for task in estimates}
     left_out = too_large(estimates, needs, free)
     estimates = [_with_reason(task, left_out) for task in estimates]
     to_run = [task for task in estimates if task.status == TO_RUN]

@@ -33,11 +33,11 @@ class ResourceCheck:
     parts: Mapping[str, float] = field(default_factory=dict)  # bytes by what they are for
 
 
-def task_memory(
-    task: Planned, encoders: Sequence[Encoder], batch: int, searchers: Sequence[Searcher]
-) -> int:
-    """Return the bytes for a task and a batch, besides the loaded model."""
-    width = max((encoder.dimension for encoder in encoders), default=0)
+def task_memory(task: Planned, width: int, batch: int, searchers: Sequence[Searcher]) -> int:
+    """Return the bytes for a task and a batch, besides the loaded model.
+
+    ``width`` is that of a vector, 0 without an encoder.
+    """
     vector = 4 * width  # bytes, 4 of each float32
     if not task.documents:
         return batch + vector * _COPIES_OF_TEXTS * (task.texts or 0)
@@ -46,7 +46,7 @@ def task_memory(
     # Of several parts, one is in MTEB's hands at a time, and the others are kept as numbers.
     number_of_hits = max(task.part_hits, default=task.hits)
     number_kept = sum(task.part_hits)
-    if task.candidates and not encoders:  # searchers give no score to some candidates
+    if task.candidates and not width:  # searchers give no score to some candidates
         scored_share = max(searcher.matched_share for searcher in searchers)
         number_of_hits = int(number_of_hits * scored_share)
     hits = _BYTES_PER_HIT * number_of_hits + _BYTES_PER_KEPT_HIT * number_kept

@@ -71,8 +71,7 @@ def test_the_memory_of_many_parts_is_that_of_the_largest_and_of_numbers():
     assert len(task.part_hits) == 376
     assert max(task.part_hits) <= 900 * 488
     assert task.hits == sum(task.part_hits) > 160_000_000
-    encoders = []
-    needed = task_memory(task, encoders, 0, [])
+    needed = task_memory(task, 0, 0, [])
     expected = 256 * max(task.part_hits) + 40 * task.hits + 4096 * task.queries
     assert needed == expected + 130 * task.documents
     assert needed < 9e9

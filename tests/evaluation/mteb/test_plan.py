@@ -316,7 +316,7 @@ def test_bm25_is_planned_by_the_characters_of_a_corpus():
     # The index, 6,980 queries with 1,000 hits each, and the ids of the documents.
     index = 1.5e8 + 1.5 * one.characters
     needed = index + 6980 * (4096 + 256 * 1000) + 130 * one.documents
-    assert resources.task_memory(one, [], 0, [load_model("bm25")]) == pytest.approx(needed)
+    assert resources.task_memory(one, 0, 0, [load_model("bm25")]) == pytest.approx(needed)
     disk = resources.disk_check([one], [], [load_model("bm25")])
     assert disk.parts["indexes of BM25"] == one.characters
     assert "3.0 of indexes of BM25, 4.5 of prepared data" in disk.needed
@@ -330,7 +330,7 @@ def test_few_candidates_of_many_queries_need_little_memory():
     )
     # BM25: an index, half of the candidates as hits, all candidates, 37,162 queries, 5,000 ids.
     needed = 1.5e8 + 1.5e6 + 256 * 40_000 + 320 * 80_000 + 4096 * 37_162 + 130 * 5000
-    assert resources.task_memory(few, [], 0, [load_model("bm25")]) == needed
+    assert resources.task_memory(few, 0, 0, [load_model("bm25")]) == needed
 
 
 def test_sums_of_a_sweep(monkeypatch, encoder_folder, tmp_path):
