@@ -13,6 +13,7 @@ from sklearn.metrics import f1_score
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.metrics.aggregate import AGGREGATES, aggregate, aggregate_samples
 from qwen3nb.metrics.intervals import (
+    _variance_ratio,
     correlation_influence,
     correlation_interval,
     difference_interval,
@@ -312,6 +313,21 @@ def test_the_same_sentences_in_several_languages_are_not_independent():
         score = of_parts(languages(generator, shared=0.6, n=60))
         covered.append(score.low <= 0.5 <= score.high)
     assert 0.92 <= np.mean(covered) <= 0.98
+
+
+@pytest.mark.parametrize(
+    ("variance", "n", "ratio"),
+    [
+        (0.3, 25, 1.5),  # larger than that of a share: as it is
+        (0.2, 25, 1.0),
+        (0.1, 25, 0.5 + 0.5 * 1.25 / 5),  # shrunk towards 1, by (1 + ratio / 2) / sqrt(n)
+        (0.1, 2500, 0.5 + 0.5 * 1.25 / 50),
+        (0.1, 1, 1.0),  # never beyond it
+    ],
+)
+def test_the_variance_of_few_influence_values_is_shrunk_towards_that_of_a_share(variance, n, ratio):
+    assert _variance_ratio(variance, 0.2, n) == pytest.approx(ratio)
+    assert _variance_ratio(variance, 0.0, n) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from helpers.fault_injection import leftovers, tree
 from qwen3nb.utils.atomic_files import (
     _temporary_path,
     explained,
+    may_replace,
     new_folder,
     read_json,
     temporary_folder,
@@ -78,6 +79,24 @@ def write_both(folder):
     write_text(folder / "model", "ours")
     with new_folder(folder / "folder") as work:
         (work / "part").write_text("ours")
+
+
+def test_only_what_is_empty_or_marked_may_be_replaced(tmp_path):
+    empty, marked, foreign = (tmp_path / name for name in ("empty", "marked", "foreign"))
+    for folder in (empty, marked, foreign):
+        folder.mkdir()
+    (marked / "mark").touch()
+    (foreign / "thesis.tex").touch()
+    file = tmp_path / "file"
+    file.touch()
+    # What a link points to is another's, even if it is empty or gone.
+    link, dangling = tmp_path / "link", tmp_path / "dangling"
+    link.symlink_to(empty)
+    dangling.symlink_to(tmp_path / "gone")
+    targets = (empty, marked, foreign, file, link, dangling)
+    allowed = {target.name for target in targets if may_replace(target, mark="mark")}
+    assert allowed == {"empty", "marked"}
+    assert may_replace(tmp_path / "new", mark="mark")
 
 
 def test_what_a_living_process_writes_is_left_alone(tmp_path, living_writer):

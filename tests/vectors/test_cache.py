@@ -294,6 +294,29 @@ def test_kills_and_two_writers_cost_no_acknowledged_vector(tmp_path):
     assert len(find_segments(file)) == 2
 
 
+def test_the_vectors_of_all_segments_are_verified(tmp_path):
+    first = stored(tmp_path / "x")
+    put(EmbeddingCache(tmp_path / "x"), rows=range(100))
+    (cache,) = list_caches(tmp_path)
+    segments = find_segments(first.folder)
+    rows = sum(len(segment) for segment in segments)
+    assert verify_cache(cache) == (rows, [])
+    # One bit of the last row of a segment.
+    content = bytearray(segments[0].file.read_bytes())
+    content[-1] ^= 1
+    segments[0].file.write_bytes(content)
+    intact, problems = verify_cache(cache)
+    assert intact == rows - 1
+    assert [problem.split(" vectors")[0] for problem in problems] == [f"{segments[0].file.name}: 1"]
+
+
+def test_a_segment_without_rows_has_no_sound_ones(tmp_path):
+    (segment,) = find_segments(stored(tmp_path / "x").folder)
+    segment.keys_file.write_bytes(b"")
+    (empty,) = find_segments(tmp_path / "x")
+    assert (len(empty), empty.sound()) == (0, 0)
+
+
 def test_a_second_run_reads_the_cache_of_the_same_model_and_prompt_only(encoder_folder, folder):
     vectors = load_encoder(encoder_folder).encode(list(TEXTS))
     second = load_encoder(encoder_folder)

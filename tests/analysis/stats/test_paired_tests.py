@@ -145,8 +145,19 @@ def test_the_minimum_detectable_effect_has_that_power():
     many = RNG.normal(size=6980)
     near = (1.959964 + 0.841621) * many.std(ddof=1) / math.sqrt(6980)
     assert minimum_detectable_effect(many, np.zeros(6980)) == pytest.approx(near, rel=1e-3)
-    with pytest.raises(ValueError, match="power between alpha"):
-        minimum_detectable_effect(A, B, power=0.01)
+    for impossible in (0.01, 1, 1.5):
+        with pytest.raises(ValueError, match="power between alpha"):
+            minimum_detectable_effect(A, B, power=impossible)
+
+
+def test_the_seed_alone_decides_which_signs_are_flipped():
+    def p_value(**seed):
+        return permutation_test(A[:30], A[30:60], n_resamples=999, **seed).p_value
+
+    p_values = [p_value(seed=seed) for seed in range(4)]
+    assert len(set(p_values)) > 1
+    assert [p_value(seed=seed) for seed in range(4)] == p_values
+    assert p_value() == p_values[0]  # the default
 
 
 def test_equal_systems_have_defined_results():
