@@ -176,6 +176,8 @@ def test_few_pairs_and_perfect_correlations_have_an_honest_interval():
     low, high = correlation_interval(line, line, how="spearman", level=0.95)
     assert low < 0.3
     assert high == pytest.approx(1)
+    mirrored = correlation_interval(line, -line, how="spearman", level=0.95)
+    assert mirrored == pytest.approx((-high, -low))
 
 
 @pytest.mark.parametrize("classes", [2, 3, 4])

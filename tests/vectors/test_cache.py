@@ -1,6 +1,7 @@
 """The embedding cache: damage, kills, full disks, two processes, its limit and its commands."""
 
 import errno
+import io
 import json
 import os
 import resource
@@ -461,7 +462,7 @@ def test_a_cache_whose_description_cannot_be_looked_at_stops_nothing(tmp_path, c
     assert "cannot store vectors" in caplog.text
 
 
-def test_verify_finds_damaged_vectors(cli, folder):
+def test_verify_finds_damaged_vectors(cli, folder, caplog):
     stored(folder / "good")
     bad = stored(folder / "bad")
     damaged = segment(bad)
@@ -471,7 +472,24 @@ def test_verify_finds_damaged_vectors(cli, folder):
     assert done.exit_code == 1
     assert f"{damaged.name}: 1 vectors fail their checksum" in done.output
     assert "599 vectors; 1 problems" in done.output
-    assert filled(EmbeddingCache(bad.folder))[0].sum() == 299
+    reader = EmbeddingCache(bad.folder)
+    assert filled(reader)[0].sum() == 299
+    assert reader.damaged == 1
+    assert "1 damaged vectors will be computed again" in caplog.text
+
+
+class Trickle(io.BytesIO):
+    """A file that gives at most seven bytes a read, as a network disk may."""
+
+    def readinto(self, target):
+        return super().readinto(target[:7])
+
+
+def test_rows_are_read_in_as_many_steps_as_it_takes():
+    rows = np.zeros((4, 3), dtype=np.float32)
+    assert block_file.fill(rows, Trickle(ROWS[:4, :3].tobytes()))
+    np.testing.assert_array_equal(rows, ROWS[:4, :3])
+    assert not block_file.fill(rows, Trickle(ROWS[:4, :3].tobytes()[:-1]))
 
 
 def test_prune_removes_vectors_of_a_malformed_description(cli, folder):

@@ -340,6 +340,7 @@ def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):
     for block, threads in ((2_000_000, 1), (2_000_000, 2), (5_000, 2), (1, 4)):
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._BLOCK", block)
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._CACHED_DIFFERENCES", block)
+        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._COUNTED_PAIRS", threads)
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._FEWEST_FLIPS", threads)
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._MOST_FLIPS", 100 * threads)
         with threadpoolctl.threadpool_limits(threads):
