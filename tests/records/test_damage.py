@@ -66,6 +66,9 @@ DAMAGES = [
     ("a pipe", in_its_place(os.mkfifo), "a file in"),
     ("a link to a file elsewhere", link_out, "a file in"),
     ("a link to nothing", in_its_place(lambda file: file.symlink_to("nothing")), "cannot be read"),
+    ("a link to itself", in_its_place(lambda file: file.symlink_to(file)), "cannot be read"),
+    # It takes no space: a file with a hole.
+    ("three gibibytes", lambda file: os.truncate(file, 3 << 30), "at most 512 MiB; it has 3072"),
     (
         "nested brackets",
         lambda file: file.write_text("[" * 100_000),
