@@ -151,6 +151,20 @@ def negative(fields):
     fields["added_tokens"].append(token)
 
 
+def crowded(fields):
+    added = [
+        {**fields["added_tokens"][-1], "id": 10_000 + n, "content": f"<{n}>"} for n in range(9)
+    ]
+    fields["added_tokens"] += added * 6_000
+
+
+def multiplied(pattern):
+    """Normalizers that each make a text 16 times as long."""
+    one = {"type": "Replace", "pattern": pattern, "content": "a" * 16}
+    nested = {"type": "Sequence", "normalizers": [one, one]}
+    return rust(normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}, nested, one]})
+
+
 def cut(name, share=0.5):
     def change(folder):
         raw = (folder / name).read_bytes()
@@ -202,6 +216,9 @@ TOKENIZERS = {
     "nested brackets": written("tokenizer.json", b"[" * 200_000),
     "a larger vocabulary": inside(lambda fields: fields["model"]["vocab"].update(_WORDS)),
     "an added token with a negative id": inside(negative),
+    "tens of thousands of added tokens": inside(crowded),
+    "normalizers that multiply a text": multiplied({"String": "a"}),
+    "normalizers that multiply matches": multiplied({"Regex": "a|b"}),
     "a template with an id beyond the embedding": rust(post_processor=TEMPLATE),
     "a template of a token that it lacks": rust(post_processor=TEMPLATE | {"special_tokens": {}}),
     "pad_token outside the vocabulary": config(**{"pad_token": "<unheard>"}),

@@ -74,6 +74,7 @@ _BOUNDS: Mapping[str, Any] = {
 }
 _COMPILED = [(re.compile(names), TypeAdapter(allowed)) for names, allowed in _BOUNDS.items()]
 # By type of model, counts of rows of a matrix instead of modules.
+_MOST_EXPERTS = 100_000  # in all layers; the largest models known have a quarter of that
 _ROWS: Mapping[str, tuple[str, ...]] = {"doge": ("num_experts",)}
 _FREE = {"id2label", "label2id", "prompts", "task_specific_params"}  # keys chosen by the user
 
@@ -134,6 +135,27 @@ def check_settings(folder: ModelFolder) -> None:
     """
     rows = _ROWS.get(str(folder.config.get("model_type")), ())
     check_bounds(folder.config, folder.path / "config.json", free=rows)
+    _check_experts(folder.config, folder.path / "config.json", rows)
     for name in ("sentence_bert_config.json", "config_sentence_transformers.json"):
         check_bounds(folder.object(name), folder.path / name)
     folder.object("generation_config.json")
+
+
+def _check_experts(config: JsonObject, file: Path, rows: tuple[str, ...]) -> None:
+    """Refuse more experts in all layers than can be built: each count alone is within bounds."""
+    layers, experts = 1, 1
+    for name, value in config.items():
+        if type(value) is not int or name in rows:
+            continue
+        if name.endswith("_layers"):
+            layers = max(layers, value)
+        elif name.endswith("_experts"):
+            experts = max(experts, value)
+    if layers * experts > _MOST_EXPERTS:
+        raise CheckpointError(
+            f"{file}: {layers:,} layers of {experts:,} experts; expected at most "
+            f"{_MOST_EXPERTS:,} experts in all layers"
+        )
+    for part in config.values():  # such as "text_config"
+        if isinstance(part, dict):
+            _check_experts(part, file, rows)

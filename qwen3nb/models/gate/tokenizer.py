@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+_MOST_ADDED_TOKENS = 50_000  # some take time by the square of their number
+_MOST_GROWTH = 64  # times; those of published models are 3 at most
 # Any one of these sets of files makes a tokenizer complete.
 _COMPLETE_SETS = (
     (TOKENIZER,),
@@ -50,6 +52,7 @@ def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, st
     tokenizer = None
     if folder.has(TOKENIZER):
         file = folder.path / TOKENIZER
+        _check_growth(folder.object(TOKENIZER), file)
         tokenizer = rust_tokenizer(file)
         if not tokenizer.get_vocab_size(with_added_tokens=False):
             raise CheckpointError(f"{file}: its vocabulary is empty; copy it again")
@@ -64,6 +67,45 @@ def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, st
             if role not in tokens:  # the first file counts
                 tokens[role] = token
     return tokenizer, tokens
+
+
+def _check_growth(settings: JsonObject, file: Path) -> None:
+    """Refuse a tokenizer that takes hours to load, or makes texts many times as long.
+
+    Raises:
+        CheckpointError: too many added tokens, or normalizers that multiply a text.
+    """
+    added_tokens = settings.get("added_tokens")
+    if isinstance(added_tokens, list) and len(added_tokens) > _MOST_ADDED_TOKENS:
+        raise CheckpointError(
+            f"{file}: {len(added_tokens):,} added tokens; expected at most {_MOST_ADDED_TOKENS:,}"
+        )
+    growth = _growth(settings.get("normalizer"))
+    if growth > _MOST_GROWTH:
+        raise CheckpointError(
+            f"{file}: its normalizers make a text up to {growth:.4g} times as long; expected at "
+            f"most {_MOST_GROWTH} times"
+        )
+
+
+def _growth(normalizer: object) -> float:
+    """Return how many times as long a normalizer of tokenizer.json may make a text."""
+    if not isinstance(normalizer, dict):
+        return 1.0
+    growth = 1.0
+    # Of a sequence: each sees the text of the one before.
+    members = normalizer.get("normalizers")
+    if isinstance(members, list):
+        for member in members:
+            growth *= _growth(member)
+    content = normalizer.get("content")
+    if normalizer.get("type") == "Replace" and isinstance(content, str):
+        pattern = normalizer.get("pattern")
+        shortest = 1  # of a regular expression, a match may be a character
+        if isinstance(pattern, dict) and isinstance(pattern.get("String"), str):
+            shortest = max(1, len(pattern["String"]))
+        growth *= max(1.0, len(content) / shortest)
+    return growth
 
 
 def _check_in_vocabulary(token: object, tokenizer: Tokenizer, place: str) -> None:

@@ -46,6 +46,7 @@ def test_the_default_configuration_of_every_architecture_is_accepted(tmp_path):
     "fields",
     [
         {"model_type": "doge", "num_experts": 16_384},
+        {"model_type": "deepseek_v3", "num_hidden_layers": 61, "n_routed_experts": 384},
         {"model_type": "granite_swa", "layer_rope_theta": [10_000.0, 0, 5e5]},
         {"model_type": "gemma4_unified_text", "use_bidirectional_attention": "vision"},
         {"model_type": "gemma3_text", "use_bidirectional_attention": True},
@@ -59,6 +60,14 @@ def test_settings_of_single_architectures_are_accepted(tmp_path, fields):
     ("fields", "message"),
     [
         ({"model_type": "mixtral", "num_experts": 16_384}, "num_experts is 16384"),
+        (
+            {"model_type": "mixtral", "num_hidden_layers": 1_000, "num_local_experts": 1_000},
+            "1,000 layers of 1,000 experts",
+        ),
+        (
+            {"model_type": "a", "text_config": {"num_layers": 900, "n_routed_experts": 900}},
+            "900 layers of 900 experts",
+        ),
         ({"model_type": "doge", "num_hidden_layers": 16_384}, "num_hidden_layers is 16384"),
         ({"model_type": "granite_swa", "layer_rope_theta": [-1.0]}, "layer_rope_theta is"),
         ({"model_type": "granite_swa", "layer_rope_theta": [1.0] * 1_001}, "layer_rope_theta is"),

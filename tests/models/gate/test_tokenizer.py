@@ -39,6 +39,14 @@ def test_a_malformed_tokenizer_is_refused_in_one_line(folder, case):
     assert not (folder.parent / "hacked").exists()
 
 
+def test_normalizers_that_hardly_lengthen_a_text_are_accepted(folder):
+    blank = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    quote = {"type": "Replace", "pattern": {"String": "``"}, "content": '"'}
+    dots = {"type": "Replace", "pattern": {"Regex": "…"}, "content": "..."}
+    malformed.rust(normalizer={"type": "Sequence", "normalizers": [blank, quote, dots]})(folder)
+    load_tokenizer(ModelFolder(folder), CONFIG)
+
+
 def test_other_formats(tmp_path):
     folder = ModelFolder(tmp_path)
     tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), ("a", -1.0), ("b", -2.0)], 0))
