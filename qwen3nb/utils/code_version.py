@@ -12,6 +12,7 @@ from qwen3nb.utils.children import run_program
 
 _CODE = {".py", ".toml", ".tsv", ".j2", ".json", ".mplstyle"}
 _LENGTH = 12
+_FILTERS = r"^filter\..*\.(clean|process|required|smudge)$"  # programs that a file passes
 
 
 def code_digest() -> str:
@@ -60,15 +61,33 @@ __version__ = installed_version("qwen3nb")
 def git_commit(folder: Path) -> str:
     """Return the abbreviated commit of the checkout at ``folder``, empty if there is none.
 
-    Uncommitted changes of tracked files are marked: ``0123456789ab-modified``.
+    Uncommitted changes of tracked files are marked: ``0123456789ab-modified``. The folder may be a
+    copy of somebody else's: no program that its configuration names is run.
     """
     # Only the folder's own repository, not one in a parent folder.
     if not (folder / ".git").exists():
         return ""
     commit = _git(folder, "rev-parse", f"--short={_LENGTH}", "HEAD")
-    if commit and _git(folder, "status", "--porcelain", "--untracked-files=no"):
+    if not commit:
+        return ""
+    # Of a submodule only its commit counts: its files would be looked at by another git.
+    status = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+    if _git(folder, *_without_programs(folder), *status):
         return f"{commit}-modified"
     return commit
+
+
+def _without_programs(folder: Path) -> list[str]:
+    """Return options of git by which `status` runs no program of the repository's configuration."""
+    settings = ["core.fsmonitor=false", f"core.hooksPath={os.devnull}"]
+    names = _git(folder, "config", "--local", "--includes", "--name-only", "--get-regexp", _FILTERS)
+    for name in names.splitlines():
+        value = "false" if name.endswith(".required") else ""
+        settings.append(f"{name}={value}")
+    options = []
+    for setting in settings:
+        options += ["-c", setting]
+    return options
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -49,6 +49,27 @@ def test_the_commit_and_whether_anything_changed(tmp_path):
     assert git_commit(tmp_path) == f"{commit}-modified"
 
 
+def test_no_program_of_a_copied_repository_is_run(tmp_path):
+    study, ran = tmp_path / "study", tmp_path / "ran"
+    study.mkdir()
+    git(study, "init")
+    (study / "a").write_text("1")
+    (study / ".gitattributes").write_text("a filter=evil\n")
+    git(study, "add", ".")
+    git(study, "commit", "-m", "a")
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program.chmod(0o755)
+    for setting in ("core.fsmonitor", "filter.evil.clean", "filter.evil.smudge"):
+        git(study, "config", setting, str(program))
+    git(study, "config", "filter.evil.required", "true")
+    (study / "a").write_text("2")
+    assert git_commit(study).endswith("-modified")
+    assert not ran.exists()
+    git(study, "status")  # the programs would have run
+    assert ran.exists()
+
+
 def test_the_digest_of_the_code_follows_its_files_and_reads_them_once(tmp_path, monkeypatch):
     package = tmp_path / "package"
     module = package / "utils" / "code_version.py"
