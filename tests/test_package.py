@@ -61,7 +61,7 @@ models.kinds models.search.library models.search.sparse models.search.multi_vect
 models.kinds.resolve models.classifier models.rerankers models.model models.load
 models.generation
 extraction
-datasets.rows datasets.in_memory datasets.custom.formats datasets.pairs
+datasets.rows datasets.data_cards datasets.in_memory datasets.custom.formats datasets.pairs
 datasets.training_texts datasets.training_files datasets.training_data
 datasets.trec datasets.nano
 datasets.mirror

@@ -25,6 +25,7 @@ from pydantic import BaseModel
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import MODEL_FILES
+from qwen3nb.datasets.data_cards import names_outside
 from qwen3nb.datasets.rows import listed
 from qwen3nb.hub import HubError, download_into, hub_reachable, hub_reason, hub_session, listing
 from qwen3nb.models.kinds.source import Source
@@ -120,12 +121,18 @@ def changed_files(folder: Path) -> list[str]:
 
 
 def _copied_files(folder: Path) -> dict[str, Path]:
-    """Return all files of a copy by name, following links, except the note and files of the hub."""
+    """Return all files of a copy by name, following links, except the note and files of the hub.
+
+    A link to a folder that it is in is not followed: its files have names already.
+    """
     # Our note, and what the hub's client keeps in .cache, are not of the data set.
     not_copied = {folder / NOTE, folder / ".cache"}
     files: list[Path] = []
-    for parent, _, names in os.walk(folder, followlinks=True):
+    for parent, folders, names in os.walk(folder, followlinks=True):
         files += [Path(parent, name) for name in names]
+        real_parent = Path(parent).resolve()
+        parents = {real_parent, *real_parent.parents}
+        folders[:] = [name for name in folders if Path(parent, name).resolve() not in parents]
     copied_files: dict[str, Path] = {}
     for file in sorted(files):
         is_copied = not_copied.isdisjoint([file, *file.parents])
@@ -258,6 +265,7 @@ def load_data(task: Any) -> None:
         return
     is_local = Path(path).is_dir()  # local_data has put a folder in place of the id
     if is_local:
+        _refuse_outside(Path(path), task.metadata.name)
         _warn_if_changed(Path(path), task.metadata.name)
     try:
         with hub_session():
@@ -266,6 +274,19 @@ def load_data(task: Any) -> None:
             _check_revision(task.dataset, str(task.metadata.dataset.get("revision")))
     except Exception as error:  # a loader may raise anything
         raise explain(task, error) from error
+
+
+def _refuse_outside(folder: Path, task_name: str) -> None:
+    """Raise MirrorError for a copy whose card names files elsewhere, which would be read for it."""
+    try:
+        outside = names_outside(folder)
+    except ValueError as error:
+        raise MirrorError(f"{task_name}: {error}") from None
+    if outside:
+        raise MirrorError(
+            f"{task_name}: the card of the copy in {folder} names files outside of it: "
+            f"{listed(outside)}. Put them into the folder, and name them by their path there"
+        )
 
 
 def _warn_if_changed(folder: Path, task_name: str) -> None:

@@ -201,6 +201,38 @@ def _fetched(mirror):
     return folder
 
 
+def card(configs):
+    return f"---\nconfigs:\n{configs}\n---\n"
+
+
+def test_a_card_names_files_of_its_copy_only(mirror, tmp_path):
+    folder = sts_folder(mirror)
+    elsewhere = tmp_path / "elsewhere.jsonl"
+    shutil.copy(folder / "test.jsonl", elsewhere)
+    (task,) = choose_tasks(tasks=["STSBenchmark"])
+    one = "- config_name: default\n  data_files:\n  - split: test\n    path: {}"
+    (folder / "README.md").write_text(card(one.format("test.jsonl")))
+    with local_data(task):
+        load_data(task)
+    for name in (elsewhere, "../../../elsewhere.jsonl", "http://127.0.0.1:9/a.jsonl", "zip://a::b"):
+        (folder / "README.md").write_text(card(one.format(f"[test.jsonl, '{name}']")))
+        with local_data(task), pytest.raises(MirrorError, match="names files outside of it"):
+            load_data(task)
+    (folder / "README.md").unlink()
+    (folder / ".huggingface.yaml").write_text("configs:\n- config_name: a\n  data_dir: /etc\n")
+    with local_data(task), pytest.raises(MirrorError, match="/etc"):
+        load_data(task)
+
+
+def test_a_link_to_a_folder_that_it_is_in_ends(mirror):
+    folder = sts_folder(mirror)
+    revision = current_revision(DATA, pinned=REVISION)
+    for name in ("a", "b", "c"):
+        (folder / name).symlink_to(folder, target_is_directory=True)
+    (folder / "d").symlink_to(mirror, target_is_directory=True)
+    assert current_revision(DATA, pinned=REVISION) == revision
+
+
 def test_a_copy_that_was_cut_is_named_when_it_is_loaded(mirror, caplog):
     """A file cut at the end of a line is as good as a whole one for whoever reads it."""
     folder = _fetched(mirror)

@@ -1,0 +1,71 @@
+"""The card of a copied data set, and whether it stays within the copy.
+
+The library `datasets` reads the files that a card names (``configs``), wherever they are: at an
+absolute path, in a parent folder, or on a server. The copy's digest would not cover them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+_CARD, _SETTINGS = "README.md", ".huggingface.yaml"  # the second takes precedence
+_MOST_BYTES = 10 << 20  # of a card; those of hundreds of subsets have a tenth
+_FIELDS = ("data_files", "data_dir")
+
+
+def names_outside(folder: Path) -> list[str]:
+    """Return the files and folders outside a data set's folder that its card names.
+
+    Raises:
+        ValueError: the card is too large, or no valid YAML.
+    """
+    outside = []
+    for name in (_CARD, _SETTINGS):
+        for config in _configs(folder / name):
+            for field in _FIELDS:
+                outside += [name for name in _texts(config.get(field)) if _is_outside(name)]
+    return outside
+
+
+def _configs(file: Path) -> list[dict[str, Any]]:
+    """Return the subsets that a card describes, each with its files."""
+    import yaml
+    from huggingface_hub import metadata_load
+
+    if not file.is_file():
+        return []
+    if file.stat().st_size > _MOST_BYTES:
+        raise ValueError(f"{file}: expected a card of at most {_MOST_BYTES >> 20} MiB")
+    try:
+        if file.name == _CARD:
+            fields = metadata_load(file)
+        else:
+            fields = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{file}: not YAML ({error!s:.100})") from None
+    configs = fields.get("configs") if isinstance(fields, dict) else None
+    if not isinstance(configs, list):
+        return []
+    return [config for config in configs if isinstance(config, dict)]
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts in a value of YAML, at any level."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for member in value:
+            yield from _texts(member)
+    elif isinstance(value, dict):
+        yield from _texts(list(value.values()))
+
+
+def _is_outside(name: str) -> bool:
+    """Return whether a name or pattern is not of a file below the folder.
+
+    >>> [_is_outside(name) for name in ("data/*.csv", "/data/a.csv", "../a.csv", "http://a/a.csv")]
+    [False, True, True, True]
+    """
+    path = PurePosixPath(name)
+    is_of_server = "://" in name or "::" in name  # the second as of files within an archive
+    return is_of_server or path.is_absolute() or ".." in path.parts or name.startswith("~")
