@@ -12,6 +12,7 @@ with it before their first use.
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import os
 import re
@@ -461,6 +462,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 _COMMIT = re.compile("[0-9a-f]{40}")
 _SHA256 = re.compile("[0-9a-f]{64}")
+_GIT_SHA1 = re.compile("[0-9a-f]{40}")
 
 
 def cached_snapshot(
@@ -593,13 +595,15 @@ def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str
 def _remove_damaged_links(folder: Path) -> list[Path]:
     """Remove and return the files of a cached snapshot whose content does not match.
 
-    The cache names large files by their SHA-256. Each file is read once.
+    The cache names large files by their SHA-256. Small ones are called as the server likes: behind
+    a proxy, not always by git's digest. Each file is read once.
     """
     expected_contents: dict[Path, FileContent] = {}
     for file in sorted(folder.rglob("*")):
         if file.is_symlink():
             name_in_cache = file.readlink().name
-            expected_contents[file] = FileContent(size=None, sha256=name_in_cache)
+            if _SHA256.fullmatch(name_in_cache):
+                expected_contents[file] = FileContent(size=None, digest=name_in_cache)
     return _remove_damaged(expected_contents)
 
 
@@ -607,13 +611,13 @@ class FileContent(NamedTuple):
     """What is known of a file's content."""
 
     size: int | None  # in bytes; None if it is not known
-    sha256: str  # anything else than a digest if it is not known
+    digest: str  # SHA-256 of a large file, git's SHA-1 of a small one; else it is not known
 
     @classmethod
     def of_hub(cls, hub_file: RepoFile) -> FileContent:
-        """Return what the hub lists; it knows the digests of large files only."""
+        """Return what the hub lists."""
         if hub_file.lfs is None:
-            return cls(hub_file.size, sha256="")
+            return cls(hub_file.size, hub_file.blob_id)
         return cls(hub_file.size, hub_file.lfs.sha256)
 
     def is_in(self, file: Path) -> bool:
@@ -623,12 +627,19 @@ class FileContent(NamedTuple):
         has_other_size = self.size is not None and file.stat().st_size != self.size
         if has_other_size:
             return False
-        # The hub gives digests of large files only.
-        is_digest_known = _SHA256.fullmatch(self.sha256) is not None
-        if not is_digest_known:
-            return True
-        digest = remembered_digest([file], partial(sha256_file, file), kind="sha256")
-        return digest == self.sha256
+        if _SHA256.fullmatch(self.digest):
+            digest = remembered_digest([file], partial(sha256_file, file), kind="sha256")
+            return digest == self.digest
+        if _GIT_SHA1.fullmatch(self.digest):
+            return _git_sha1(file) == self.digest
+        return True
+
+
+def _git_sha1(file: Path) -> str:
+    """Return the digest by which git names the content of a file, here a small one."""
+    content = file.read_bytes()
+    header = b"blob %d\0" % len(content)
+    return hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
 
 
 def _remove_damaged(expected_contents: Mapping[Path, FileContent]) -> list[Path]:

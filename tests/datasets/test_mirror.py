@@ -10,7 +10,7 @@ import datasets
 import huggingface_hub
 import pytest
 from helpers.hub import hub_runner, write_repositories
-from helpers.hub_faults import FAULTS, TOKEN, flip, limit
+from helpers.hub_faults import FAULTS, TOKEN, changed, flip, limit
 
 from qwen3nb.datasets.mirror import (
     NOTE,
@@ -358,6 +358,13 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(on_hub, copies, mo
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert len(sts_pairs("STS-B").gold) == 3000
     assert data_revision(choose_tasks(tasks=["STSBenchmark"])[0]) == REVISION
+
+
+def test_a_small_file_of_the_same_size_is_compared_with_gits_digest(on_hub, copies):
+    change = changed(flip, endings="README.md")
+    with pytest.raises(MirrorError, match=r"README\.md: not what the hub lists"):
+        on_hub(lambda: fetch(NEED, copies, say=lambda _: None), change)
+    on_hub(lambda: fetch(NEED, copies, say=lambda _: None))
 
 
 def test_a_hub_that_cannot_be_used_is_asked_for_the_first_need_only(on_hub, copies):
