@@ -181,6 +181,12 @@ class ModelFolder(os.PathLike[str]):
         """The content of ``config.json``; empty without one."""
         return self.object("config.json")
 
+    @property
+    def model_type(self) -> str:
+        """The architecture that ``config.json`` names; empty if that is no text."""
+        model_type = self.config.get("model_type")
+        return model_type if isinstance(model_type, str) else ""
+
     @cached_property
     def modules(self) -> list[SentenceModule]:
         """The modules of sentence-transformers; none without ``modules.json``.

@@ -205,6 +205,7 @@ CONFIGURATION = {
     "other weights": (fields(transformers_weights="x.safetensors"), "another name would be read"),
     "rope": (known({"rope_type": "default", "rope_theta": 0}, "rope_parameters"), None),
     "type": (fields(model_type="imaginary"), "model_type is 'imaginary'|expected a model with"),
+    "types": (fields(model_type=[["qwen3"]]), "model_type is .*qwen3|expected a model with"),
     "a list": (text(b"[]"), "expected an object"),
     "empty": (text(b"{}"), "model_type is None|model_type"),
     "cut": (rewrite(lambda raw: raw[: len(raw) // 2]), JSON),

@@ -46,9 +46,9 @@ def check_architecture(folder: ModelFolder, *, advice: str = "") -> None:
     config = folder.config
     if config.get("is_causal") is False:  # measured when it is loaded
         return
-    if config.get("model_type") not in CONFIG_MAPPING_NAMES:  # refused where it is built
+    model_type = folder.model_type
+    if model_type not in CONFIG_MAPPING_NAMES:  # refused where it is built
         return
-    model_type = str(config.get("model_type"))
     is_decoder = bool(config.get("is_decoder"))
     names = config.get("architectures") or []
     if not isinstance(names, list):

@@ -133,7 +133,7 @@ def check_settings(folder: ModelFolder) -> None:
     Raises:
         CheckpointError: a JSON file that is malformed.
     """
-    rows = _ROWS.get(str(folder.config.get("model_type")), ())
+    rows = _ROWS.get(folder.model_type, ())
     check_bounds(folder.config, folder.path / "config.json", free=rows)
     _check_experts(folder.config, folder.path / "config.json", rows)
     for name in ("sentence_bert_config.json", "config_sentence_transformers.json"):

@@ -64,11 +64,12 @@ def check_weights(
     import transformers
 
     file = folder.path / "config.json"
-    model_type = folder.config.get("model_type")
+    model_type = folder.model_type
     if model_type not in transformers.CONFIG_MAPPING:
         # transformers would guess the type from the path.
+        stated = folder.config.get("model_type")
         raise CheckpointError(
-            f"{file}: model_type is {model_type!r:.60}; expected an architecture of transformers, "
+            f"{file}: model_type is {stated!r:.60}; expected an architecture of transformers, "
             "such as 'bert' or 'qwen3'"
         )
     if head:

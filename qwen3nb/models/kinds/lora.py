@@ -363,7 +363,7 @@ def _causal_prefix(folder: ModelFolder) -> str:
     """Return the first part of the names of modules in an architecture's class with a head."""
     import transformers
 
-    model_type = folder.config.get("model_type")
+    model_type = folder.model_type
     if model_type not in transformers.CONFIG_MAPPING:
         return ""
     # The class that builds such a model with a head, such as LlamaForCausalLM: prefix "model".

@@ -142,7 +142,7 @@ def _check_transformer(module: SentenceModule) -> None:
         check_architecture(folder)
     # A head for masked words may be missing here: whoever uses one checks it.
     uses_only_states = _uses_only_states(module) or _fills_masks(module)
-    uses_only_encoder = folder.config.get("model_type") in ENCODER_DECODERS
+    uses_only_encoder = folder.model_type in ENCODER_DECODERS
     model = check_weights(folder, encoder=uses_only_encoder, whole=not uses_only_states)
     if uses_only_states:
         check_reads_text(model, folder, alone=False)

@@ -104,7 +104,7 @@ class _Encoder(_Transformer):
 
     def matches(self, folder: ModelFolder) -> bool:
         config = folder.config
-        if config.get("model_type") != "qwen3" or config.get("is_causal") is not False:
+        if folder.model_type != "qwen3" or config.get("is_causal") is not False:
             return False
         return not folder.modules or as_exported(folder)
 
@@ -122,7 +122,7 @@ class _Seq2Seq(_Transformer):
     of_transformers = False
 
     def matches(self, folder: ModelFolder) -> bool:
-        return folder.config.get("model_type") in MODEL_TYPES
+        return folder.model_type in MODEL_TYPES
 
     def check(self, source: Source) -> None:
         folder = source.model_folder
@@ -163,8 +163,7 @@ class _EncoderDecoder(_Transformer):
         head = check_head(folder)
         if folder.config.get("is_encoder_decoder"):
             return True
-        model_type = folder.config.get("model_type")
-        return head.endswith("EncoderModel") and model_type in ENCODER_DECODERS
+        return head.endswith("EncoderModel") and folder.model_type in ENCODER_DECODERS
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> PreTrainedModel:
         return _stock(source.model_folder, dtype).get_encoder()

@@ -1,0 +1,419 @@
+"""What the program makes of generated files that nobody should have written.
+
+    python -m benchmarks.hostile --cases 500
+    python -m benchmarks.hostile --cases 40 --subjects weights notebook --seed 7
+
+Each case takes valid files, changes some of their values, bytes or lengths, and gives them to a
+command in a process of its own. It may take a minute and 1 GiB more than before. It must end by
+itself, with status 0, or with an error in at most three lines that is no traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.options import command
+from qwen3nb.bench.harness import machine, table
+
+_SECONDS, _BYTES = 60, 1 << 30  # above what the process has
+_MOST_LINES = 3  # of an error
+_STATUSES = (0, 1, 2)  # done, refused, or not understood
+_VALUES: tuple[object, ...] = (
+    *(None, True, -1, 0, 1, 2**31, 2**63, -(10**40), 1e308, 0.5, "", " ", "0", "x" * 100_000),
+    *("\x1b[31m\x07", "\ud800", "../../etc/passwd", "/dev/zero", "http://127.0.0.1:9/", "NaN"),
+    *([], {}, [[]], {"": None}, [1, "a", None], "\u202eabc\u2066", "a\nb", "{{7*7}}", "${HOME}"),
+)
+_RECORD = "results/*/seed_*/AuthorSTS.json"
+Generator = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Valid files, how they are changed, and the command that reads them."""
+
+    write: Callable[[Path], object]  # valid files into a folder
+    changed: str  # pattern of the file to change
+    change: Callable[[bytes, Generator], bytes]
+    arguments: Callable[[Path], list[str]]
+    reason: str = "Error:"  # how the line of a refusal begins, or what it contains
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command on changed files."""
+
+    subject: str
+    number: int
+    outcome: str  # accepted, refused, or what is wrong
+    seconds: float
+    text: str  # the end of what it printed
+
+
+@dataclass(frozen=True)
+class HostileBench:
+    """All cases."""
+
+    cases: tuple[Case, ...]
+
+    def table(self) -> str:
+        """Counts by subject as plain text, and each case that should not be."""
+        rows = []
+        for subject in sorted({case.subject for case in self.cases}):
+            of_subject = [case for case in self.cases if case.subject == subject]
+            counts = Counter(case.outcome for case in of_subject)
+            wrong = len(of_subject) - counts["accepted"] - counts["refused"]
+            rows.append(
+                {
+                    "file": subject,
+                    "cases": str(len(of_subject)),
+                    "accepted": str(counts["accepted"]),
+                    "refused": str(counts["refused"]),
+                    "wrong": str(wrong),
+                    "longest": f"{max(case.seconds for case in of_subject):.1f} s",
+                }
+            )
+        lines = [table(machine(), "hostile files", rows=rows)]
+        for case in self.cases:
+            if case.outcome not in ("accepted", "refused"):
+                lines.append(f"{case.subject} {case.number}: {case.outcome}\n{case.text}")
+        return "\n".join(lines)
+
+
+def bench_hostile(
+    *, cases: int = 500, seed: int = 1, subjects: tuple[str, ...] = ("all",)
+) -> HostileBench:
+    """Give generated files to commands, and see whether each ends as it should."""
+    chosen = {name: subject for name, subject in SUBJECTS.items() if name in subjects}
+    if subjects == ("all",):
+        chosen = SUBJECTS
+    if not chosen:
+        raise ValueError(f"subjects: expected some of {', '.join(SUBJECTS)}; got {subjects}")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        _prepare(folder, chosen)
+        names = [list(chosen)[number % len(chosen)] for number in range(cases)]
+        done = [
+            _tried(name, chosen[name], number, np.random.default_rng([seed, number]), folder)
+            for number, name in enumerate(names)
+        ]
+    return HostileBench(tuple(done))
+
+
+def _prepare(folder: Path, subjects: dict[str, Subject]) -> None:
+    """Write a study and the valid files, and import what commands import."""
+    from qwen3nb.cli import main  # noqa: F401 - loaded before the forks
+    from qwen3nb.models import load  # noqa: F401
+    from qwen3nb.study import create_study
+
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ |= {"HOME": str(folder / "home"), "QWEN3NB_CACHE": str(folder / "cache")}
+    create_study(folder / "study")
+    os.environ["QWEN3NB_HOME"] = str(folder / "study")
+    for name, subject in subjects.items():
+        place = folder / "valid" / name
+        place.mkdir(parents=True)
+        subject.write(place)
+        status, text = _run(subject.arguments(place), folder / "printed")
+        if status:
+            raise RuntimeError(f"{name}: the valid files are refused: {text}")
+
+
+def _tried(name: str, subject: Subject, number: int, generator: Generator, folder: Path) -> Case:
+    """Change the files of a subject, and run its command on them."""
+    place = folder / "case"
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(folder / "valid" / name, place)
+    (file,) = place.glob(subject.changed)
+    file.write_bytes(subject.change(file.read_bytes(), generator))
+    started = time.monotonic()
+    status, text = _run(subject.arguments(place), folder / "printed")
+    seconds = time.monotonic() - started
+    outcome = _outcome(status, text, reason=subject.reason)
+    return Case(name, number, outcome, seconds, text[-2000:])
+
+
+def _run(arguments: Sequence[str], log: Path) -> tuple[int, str]:
+    """Run a command in a fork; return its status, negative for a signal, and what it printed."""
+    pid = os.fork()
+    if pid == 0:
+        _child(arguments, log)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), log.read_text(errors="replace")
+
+
+def _child(arguments: Sequence[str], log: Path) -> None:
+    """Run a command with limits of time and memory, and end this process."""
+    from qwen3nb.cli.main import main
+
+    output = log.open("w", errors="replace")
+    os.dup2(output.fileno(), 1)
+    os.dup2(output.fileno(), 2)
+    status = 99
+    with contextlib.suppress(BaseException):
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + _BYTES, used + _BYTES))
+        signal.alarm(_SECONDS)
+        try:
+            main.main(args=list(arguments))
+            status = 0
+        except SystemExit as stop:
+            status = stop.code if isinstance(stop.code, int) else 1
+        except BaseException:  # noqa: BLE001 - a traceback is what is looked for
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
+
+
+def _outcome(status: int, text: str, *, reason: str) -> str:
+    """Return ``accepted`` or ``refused``, or what is wrong with how a command ended."""
+    if status == -signal.SIGALRM:
+        return f"not done after {_SECONDS} s"
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    if "Traceback (most recent call last)" in text or status not in _STATUSES:
+        return "a traceback"
+    if status == 0:
+        return "accepted"
+    if reason not in text:
+        return "refused without a reason"
+    error = text[text.rfind(reason) :]
+    if len(error.strip().splitlines()) > _MOST_LINES:
+        return "an error of many lines"
+    if any(character in error for character in "\x1b\x07\u202e"):
+        return "an error with control characters"
+    return "refused"
+
+
+# Changes.
+
+
+def _change_value(value: Any, generator: Generator, depth: int = 0) -> Any:
+    """Return a JSON value with one value in it replaced, removed, repeated or nested."""
+    inner: list[Any] = []
+    if isinstance(value, dict):
+        inner = list(value)
+    elif isinstance(value, list):
+        inner = list(range(len(value)))
+    if inner and (depth == 0 or generator.random() < 0.8):
+        key = inner[generator.integers(len(inner))]
+        changed = value.copy()
+        kind = generator.integers(10)
+        if kind == 0:
+            del changed[key]
+        elif kind == 1 and isinstance(value, dict):
+            changed[str(_VALUES[generator.integers(len(_VALUES))])[:50]] = changed.pop(key)
+        elif kind == 2 and isinstance(value, list):
+            changed += [value[key]] * 1_000
+        else:
+            changed[key] = _change_value(value[key], generator, depth + 1)
+        return changed
+    if generator.random() < 0.1:
+        for _ in range(300):
+            value = [value]
+        return value
+    return _VALUES[generator.integers(len(_VALUES))]
+
+
+def change_json(content: bytes, generator: Generator) -> bytes:
+    """Change one to three values of a JSON file, or its bytes."""
+    if generator.random() < 0.15:
+        return change_bytes(content, generator)
+    value = json.loads(content)
+    for _ in range(generator.integers(1, 4)):
+        value = _change_value(value, generator)
+    return json.dumps(value).encode()
+
+
+def change_lines(content: bytes, generator: Generator) -> bytes:
+    """Change one line of JSON among others."""
+    lines = content.splitlines()
+    row = generator.integers(len(lines))
+    lines[row] = change_json(lines[row], generator)
+    return b"\n".join(lines)
+
+
+def change_bytes(content: bytes, generator: Generator) -> bytes:
+    """Flip, cut, insert or repeat some bytes."""
+    start, end = sorted(generator.integers(len(content) + 1, size=2).tolist())
+    kind = generator.integers(4)
+    if kind == 0:
+        return content[:start]
+    if kind == 1:
+        return content[:start] + content[end:]
+    if kind == 2:
+        return content[:start] + generator.bytes(int(generator.integers(1, 40))) + content[start:]
+    changed = bytearray(content)
+    for _ in range(generator.integers(1, 8)):
+        changed[generator.integers(len(changed))] ^= 1 << int(generator.integers(8))
+    return bytes(changed)
+
+
+def change_text(content: bytes, generator: Generator) -> bytes:
+    """Put an unexpected value in the place of a word, or change bytes."""
+    if generator.random() < 0.3:
+        return change_bytes(content, generator)
+    words = content.decode().split(" ")
+    value = _VALUES[generator.integers(len(_VALUES))]
+    words[generator.integers(len(words))] = str(value)[:1_000]
+    return " ".join(words).encode(errors="surrogatepass")
+
+
+def change_weights(content: bytes, generator: Generator) -> bytes:
+    """Change the header of a safetensors file, its stated length, or its bytes."""
+    (length,) = struct.unpack("<Q", content[:8])
+    header, data = content[8 : 8 + length], content[8 + length :]
+    kind = generator.integers(4)
+    if kind == 0:
+        return change_bytes(content, generator)
+    if kind == 1:
+        stated = int(generator.choice([0, 1, length - 1, length + 1, 2**32, 2**62]))
+        return struct.pack("<Q", stated) + header + data
+    header = change_json(header, generator)
+    return struct.pack("<Q", len(header)) + header + data
+
+
+# Valid files.
+
+
+def _write_model(folder: Path) -> None:
+    """Write a tiny encoder with its tokenizer, and texts."""
+    import torch
+
+    from qwen3nb.models.modeling.configuration import encoder_config
+    from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
+    from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
+
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "head_dim": 8}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 600}
+    texts = ["sort the rows of a table", "a list of words"]
+    write_tokenizer(texts, folder, vocabulary=300)
+    others = {"max_position_embeddings": 64, "rope_theta": 1e4, "rms_norm_eps": 1e-6}
+    config = encoder_config({**sizes, **heads, **others})
+    torch.manual_seed(0)
+    Qwen3EncoderModel(config).eval().save_pretrained(folder)
+    (folder / "texts.jsonl").write_text('{"text": "sort the rows"}\n{"text": "a list"}\n')
+
+
+def _write_domain(folder: Path) -> None:
+    """Write queries and documents in several formats."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    documents = [
+        {"id": f"d{n}", "text": f"document {n} about sorting", "title": f"title {n}", "stars": n}
+        for n in range(20)
+    ]
+    queries = [
+        {"query": f"question {n}", "relevance_grades": {f"d{n}": 3, f"d{n + 1}": 1}}
+        for n in range(8)
+    ]
+    (folder / "documents.jsonl").write_text("\n".join(map(json.dumps, documents)) + "\n")
+    parquet.write_table(pa.Table.from_pylist(documents), folder / "documents.parquet")
+    (folder / "queries.json").write_text(json.dumps(queries))
+    tables = [
+        f'[[queries]]\nid = "q{n}"\nquery = "{entry["query"]}"\nrelevance_grades = {{ d{n} = 3 }}\n'
+        for n, entry in enumerate(queries)
+    ]
+    (folder / "queries.toml").write_text("\n".join(tables))
+    (folder / "queries.tsv").write_text("".join(f"q{n}\tquestion {n}\n" for n in range(8)))
+    (folder / "qrels.txt").write_text("".join(f"q{n} 0 d{n} 1\n" for n in range(8)))
+
+
+def _write_record(folder: Path) -> None:
+    """Write the record of an evaluation."""
+    from qwen3nb.evaluation.evaluate import evaluate
+
+    with contextlib.redirect_stderr(io.StringIO()):
+        evaluate("random:8", tasks="AuthorSTS", output=folder / "results")
+
+
+def _write_notebook(folder: Path) -> None:
+    source = Path(__file__).parent.parent / "notebooks" / "compare.ipynb"
+    shutil.copy(source, folder / "mine.ipynb")
+
+
+def _encode(folder: Path) -> list[str]:
+    files = ["--input", str(folder / "texts.jsonl"), "--out", str(folder / "vectors.npy")]
+    return ["encode", "--model", str(folder), *files, "--no-cache"]
+
+
+def _domain(queries: str, documents: str, *more: str) -> Callable[[Path], list[str]]:
+    def arguments(folder: Path) -> list[str]:
+        files = ["--queries", str(folder / queries), "--documents", str(folder / documents)]
+        options = [str(folder / word) if word == "qrels.txt" else word for word in more]
+        return ["domain", *files, *options, "--check"]
+
+    return arguments
+
+
+def _notebook(folder: Path) -> list[str]:
+    return ["run", str(folder / "mine.ipynb"), "--help"]
+
+
+def _verify(folder: Path) -> list[str]:
+    (record,) = folder.glob(_RECORD)
+    return ["verify", str(record)]
+
+
+SUBJECTS = {
+    "config": Subject(_write_model, "config.json", change_json, _encode),
+    "tokenizer": Subject(_write_model, "tokenizer.json", change_json, _encode),
+    "weights": Subject(_write_model, "model.safetensors", change_weights, _encode),
+    "texts": Subject(_write_model, "texts.jsonl", change_lines, _encode),
+    "golden set": Subject(
+        _write_domain, "queries.json", change_json, _domain("queries.json", "documents.jsonl")
+    ),
+    "TOML": Subject(
+        _write_domain, "queries.toml", change_text, _domain("queries.toml", "documents.jsonl")
+    ),
+    "documents": Subject(
+        _write_domain, "documents.jsonl", change_lines, _domain("queries.json", "documents.jsonl")
+    ),
+    "Parquet": Subject(
+        _write_domain,
+        "documents.parquet",
+        change_bytes,
+        _domain("queries.json", "documents.parquet"),
+    ),
+    "qrels": Subject(
+        _write_domain,
+        "qrels.txt",
+        change_text,
+        _domain("queries.tsv", "documents.jsonl", "--judgements", "qrels.txt"),
+    ),
+    "record": Subject(_write_record, _RECORD, change_json, _verify, reason="AuthorSTS.json: "),
+    "notebook": Subject(_write_notebook, "mine.ipynb", change_json, _notebook),
+}
+
+
+def changed_files(subject: str, *, cases: int, seed: int = 1) -> Iterator[bytes]:
+    """Yield the changed file of each case of a subject."""
+    with tempfile.TemporaryDirectory() as folder:
+        SUBJECTS[subject].write(Path(folder))
+        (file,) = Path(folder).glob(SUBJECTS[subject].changed)
+        content = file.read_bytes()
+    for number in range(cases):
+        yield SUBJECTS[subject].change(content, np.random.default_rng([seed, number]))
+
+
+if __name__ == "__main__":
+    command(bench_hostile, HostileBench.table)

@@ -1,0 +1,36 @@
+"""Generated files are as many as asked for, and what is wrong with a command is told apart."""
+
+import signal
+
+import pytest
+
+from benchmarks import hostile
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "a.py"\nTypeError: x\n'
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "outcome"),
+    [
+        (0, "done\n", "accepted"),
+        (1, "Error: a.json: seed: expected a number; got []\n", "refused"),
+        (2, "Error: No such option\n", "refused"),
+        (1, "\n", "refused without a reason"),
+        (1, "Error: 1\n2\n3\n4\n", "an error of many lines"),
+        (1, "Error: \x1b[31m\n", "an error with control characters"),
+        (1, TRACEBACK, "a traceback"),
+        (99, TRACEBACK, "a traceback"),
+        (-signal.SIGALRM, "", "not done after 60 s"),
+        (-signal.SIGSEGV, "", "killed by SIGSEGV"),
+    ],
+)
+def test_only_an_end_with_a_reason_is_one(status, text, outcome):
+    assert hostile._outcome(status, text, reason="Error:") == outcome
+
+
+@pytest.mark.parametrize("subject", ["golden set", "qrels", "Parquet", "notebook"])
+def test_every_change_is_another_and_the_same_for_a_seed(subject):
+    changed = list(hostile.changed_files(subject, cases=12))
+    assert len(set(changed)) > 8
+    assert changed == list(hostile.changed_files(subject, cases=12))
+    assert changed != list(hostile.changed_files(subject, cases=12, seed=2))
