@@ -16,7 +16,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "a.py"\nTypeError: x\n'
         (1, "Error: a.json: seed: expected a number; got []\n", "refused"),
         (2, "Error: No such option\n", "refused"),
         (1, "\n", "refused without a reason"),
-        (1, "Error: 1\n2\n3\n4\n", "an error of many lines"),
+        (1, "Error: 1" + "\n2" * 25, "an error of many lines"),
         (1, "Error: \x1b[31m\n", "an error with control characters"),
         (1, TRACEBACK, "a traceback"),
         (99, TRACEBACK, "a traceback"),

@@ -183,6 +183,7 @@ def test_a_constant_difference_has_defined_results():
     )
     assert t_test(a, b).p_value is None
     assert "all the same" in t_test(a, b).undefined
+    assert t_test(a, b).n == len(a)
     assert effect_size(a, b).d_z is None
     worse = equivalence(b, a, margin=0.1)
     assert (worse.no_worse, worse.queries_needed) == (False, None)
