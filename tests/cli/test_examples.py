@@ -13,6 +13,7 @@ import importlib
 import re
 import shlex
 import shutil
+import subprocess
 
 import click
 import nbformat
@@ -36,6 +37,7 @@ from qwen3nb.cli.main import main
 from qwen3nb.datasets.pydocs.build import PyDocs
 from qwen3nb.execution.notebook import page_path
 
+KEY = "~/.ssh/id_ed25519"
 MIRROR = "/data/mirror"
 # Pages with tests of their own.
 ELSEWHERE = ("during-training", "exports", "inside-a-training")
@@ -220,6 +222,8 @@ def typed(study, home, monkeypatch, cli, read):
     def typed(example):
         record = next((home / "results").glob("*/seed_0/AuthorSTS.json"))
         real = example.replace(MIRROR, str(mirror)).replace(RECORD, str(record))
+        if KEY in real:
+            real = real.replace(KEY, str(new_key(home.parent / "key")))
         environment, words = arguments_of(real)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -230,6 +234,15 @@ def typed(study, home, monkeypatch, cli, read):
         return run(*words, *shlex.split(starts(example, SHORTER) or ""))
 
     return typed
+
+
+def new_key(file):
+    """A private key of SSH without a passphrase."""
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("ssh-keygen is not installed (openssh-client)")
+    options = ["-q", "-t", "ed25519", "-N", "", "-f", str(file)]
+    subprocess.run(["ssh-keygen", *options], check=True, stdin=subprocess.DEVNULL)
+    return file
 
 
 RUN = [each for each in EXAMPLES if starts(each, dict.fromkeys(ELSEWHERE, True)) is None]
