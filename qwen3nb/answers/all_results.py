@@ -197,8 +197,10 @@ def problems_with_records(
         named: the records that it names and that are as they were, by model and task.
         others: all other records of the folder.
     """
-    records = [record for of_model in named.values() for record in of_model.values()]
-    yield from _problems_of_facts(stated, [*records, *others])
+    records = list(others)
+    for of_model in named.values():
+        records += of_model.values()
+    yield from _problems_of_facts(stated, records)
     for failure in sorted(stated["failures"].keys() - load_failures(folder).keys()):
         yield f"it has a failure of {failure}, of which there is no note"
     if stated["results"].keys() != stated["summary"].keys():
@@ -207,11 +209,10 @@ def problems_with_records(
         yield from _problems_of_names(model, named[model])
         if named[model].keys() == entries.keys():
             yield from _problems_of_means(model, stated["summary"].get(model, {}), named[model])
-    stated_pairs = {
-        (entry["identity"], task)
-        for entries in stated["results"].values()
-        for task, entry in entries.items()
-    }
+    stated_pairs = set()
+    for entries in stated["results"].values():
+        for task, entry in entries.items():
+            stated_pairs.add((entry["identity"], task))
     for record in others:
         pair = (record.model.identity, record.task.key)
         is_older = "" < record.finished < stated["timestamp"]

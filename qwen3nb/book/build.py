@@ -46,8 +46,6 @@ from qwen3nb.utils.terminal import say
 
 log = logging.getLogger(__name__)
 
-# Texts of a built book, except the theme's files in ``_static``.
-
 # Environment variable of a build whose pages are already refreshed.
 REFRESHED = "QWEN3NB_BOOK_REFRESHED"
 

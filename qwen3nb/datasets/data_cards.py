@@ -19,12 +19,12 @@ def names_outside(folder: Path) -> list[str]:
     Raises:
         ValueError: the card is too large, or no valid YAML.
     """
-    outside = []
-    for name in (_CARD, _SETTINGS):
-        for config in _configs(folder / name):
+    named_files: list[str] = []
+    for card in (_CARD, _SETTINGS):
+        for config in _configs(folder / card):
             for field in _FIELDS:
-                outside += [name for name in _texts(config.get(field)) if _is_outside(name)]
-    return outside
+                named_files += _texts(config.get(field))
+    return [name for name in named_files if _is_outside(name)]
 
 
 def _configs(file: Path) -> list[dict[str, Any]]:
@@ -43,7 +43,9 @@ def _configs(file: Path) -> list[dict[str, Any]]:
             fields = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{file}: not YAML ({error!s:.100})") from None
-    configs = fields.get("configs") if isinstance(fields, dict) else None
+    if not isinstance(fields, dict):
+        return []
+    configs = fields.get("configs")
     if not isinstance(configs, list):
         return []
     return [config for config in configs if isinstance(config, dict)]

@@ -257,16 +257,16 @@ def changes_since_signed(releases: Iterable[Path]) -> dict[Path, list[str]]:
         What is wrong, by file: it was added, changed or removed since the release was signed.
     """
     newest = max(releases, key=lambda release: str(read_json(release / _FILE)["frozen"]))
-    base, kept = paths.results(), records_folder(newest)
+    base, signed_folder = paths.results(), records_folder(newest)
     names = {name for name in _files(base) if name.partition("/")[0] not in _LEFT_OUT}
     problems = {}
-    for name in sorted({*names, *_files(kept)}):
-        file = base / name
+    for name in sorted({*names, *_files(signed_folder)}):
+        file, signed_file = base / name, signed_folder / name
         if name not in names:
             problems[file] = [f"it was removed since {newest.name} was signed"]
-        elif not (kept / name).is_file():
+        elif not signed_file.is_file():
             problems[file] = [f"it was added since {newest.name} was signed"]
-        elif sha256_file(file) != sha256_file(kept / name):
+        elif sha256_file(file) != sha256_file(signed_file):
             problems[file] = [f"it was changed since {newest.name} was signed"]
     return problems
 
