@@ -13,12 +13,17 @@ from qwen3nb import paths
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.journal import Journal, line_of
 
-_DIGITS = 32  # of the digest of an occasion; those of records are `Result.occasion`
+_DIGITS = 32  # of the digest of an occasion
+
+
+def occasion_of(*facts: str) -> str:
+    """Return a digest of when, by what and of what a record or a release was made."""
+    return sha256_json(facts)[:_DIGITS]
 
 
 def occasion_of_release(name: str, frozen: str) -> str:
     """Return a digest of when a release was frozen."""
-    return sha256_json(["release", name, frozen])[:_DIGITS]
+    return occasion_of("release", name, frozen)
 
 
 def known_list() -> Path:

@@ -48,6 +48,7 @@ from qwen3nb.records.details import (
     details_of,
     stated,
 )
+from qwen3nb.records.known_records import occasion_of
 from qwen3nb.records.side_files import (
     ResultError,
     ScoresEntry,
@@ -105,7 +106,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ONLY_THESE = ConfigDict(extra="forbid")
 # Of a record; those of 100,000 queries in the oldest schema, in one file, take a quarter.
 _MOST_BYTES = 512 << 20
-_OCCASION = 32  # digits of the digest of an occasion
 
 
 def is_substitute(revision: str) -> bool:
@@ -369,8 +369,7 @@ class Result:
         """
         if not (self.run and self.finished):
             return ""
-        made = [self.run, self.finished, self.model.identity, self.task.key]
-        return sha256_json(made)[:_OCCASION]
+        return occasion_of(self.run, self.finished, self.model.identity, self.task.key)
 
     @property
     def _alone(self) -> Any:
