@@ -95,7 +95,6 @@ class ApiGenerator(Identified):
         self._client = ApiClient(
             self._endpoint,
             "chat/completions",
-            answer_bytes=_LARGEST_ANSWER,
             if_silent="try a smaller or faster model",
         )
         self._limit_name = "max_tokens"
@@ -131,7 +130,7 @@ class ApiGenerator(Identified):
             "temperature": 0,
             self._limit_name: max_tokens,
         }
-        answer = self._client.post(body, about="the prompt is")
+        answer = self._client.post(body, about="the prompt is", most_bytes=_LARGEST_ANSWER)
         try:
             content = answer.json()
             text = content["choices"][0]["message"]["content"]

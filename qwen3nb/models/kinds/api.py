@@ -18,6 +18,7 @@ import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -30,6 +31,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.source import Kind, Source, safe_label
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
+from qwen3nb.utils.bounded_answers import AnswerError, Deadline, bounded_content
 from qwen3nb.utils.secrets import API_HOSTS, API_KEY, gets_key, host_of, known_secrets
 
 _OPENAI = "OPENAI_API_KEY"  # sent to OpenAI only
@@ -38,8 +40,13 @@ _SECONDS = 120.0  # without an answer, after which a request is sent again
 _MOST_TRIES = 5
 _MOST_TOKENS = 10**9  # of a request
 _LONGEST_WAIT = 120.0  # that a server may ask for, in seconds
-_LONGEST_ANSWER = 600  # seconds until an answer is complete
-_LARGEST_ANSWER = 1 << 30  # bytes of an answer with vectors
+_LONGEST_HEAD = 180.0  # seconds until an answer begins, also if its head comes byte by byte
+_LONGEST_ANSWER = 60.0  # seconds from its head until it is complete
+_LARGEST_REFUSAL = 1 << 20  # bytes that are read of an error
+_FIRST_ANSWER = 8 << 20  # bytes of an answer with one vector, of unknown width
+_BYTES_PER_NUMBER, _BYTES_PER_VECTOR = 40, 1000  # of JSON, at most
+_VALUES_BESIDE, _VALUES_PER_VECTOR = 1000, 10  # lists and objects in an answer, at most
+_MOST_DIGITS = 300  # of a number that Python's floats hold
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 _REFUSED_STATUSES = (400, 413, 422)  # too many texts, too long a text, or an empty one
 
@@ -124,6 +131,11 @@ class Answer:
         """Return the content as JSON; raise ValueError or RecursionError if it is none."""
         return json.loads(self.content, parse_int=_whole)
 
+    def check_values(self, *, most: int) -> None:
+        """Raise ValueError for more than ``most`` lists and objects, which take much memory."""
+        if self.content.count(b"[") + self.content.count(b"{") > most:
+            raise ValueError
+
     @property
     def excerpt(self) -> str:
         """The first words, as one line without secrets."""
@@ -145,7 +157,6 @@ class ApiClient:
         endpoint: Endpoint,
         action: str,
         *,
-        answer_bytes: int = _LARGEST_ANSWER,
         if_silent: str = "try a smaller batch_size",
     ) -> None:
         """Open a client.
@@ -153,7 +164,6 @@ class ApiClient:
         Args:
             endpoint: the server and its model.
             action: such as ``embeddings``.
-            answer_bytes: the largest answer that is read.
             if_silent: what to try if no answer comes.
         """
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
@@ -162,9 +172,9 @@ class ApiClient:
         self.action = action
         self.url = f"{endpoint.url}/{action}"
         self.tries = _MOST_TRIES
-        self._answer_bytes = answer_bytes
         self._if_silent = if_silent
-        self.headers: dict[str, str] = {}
+        self.headers: dict[str, str] = {"Accept-Encoding": "gzip"}
+        self._deadline = Deadline()
         key = _key(endpoint)
         if key:
             self.headers["Authorization"] = f"Bearer {key}"
@@ -174,15 +184,17 @@ class ApiClient:
             headers=self.headers,
             timeout=httpx.Timeout(_SECONDS, connect=10),
             follow_redirects=False,  # texts and key go to no other host
+            limits=httpx.Limits(max_connections=1),
             trust_env=not is_on_this_machine,  # a proxy of the environment is for other machines
         )
 
-    def post(self, body: Mapping[str, Any], *, about: str) -> Answer:
+    def post(self, body: Mapping[str, Any], *, about: str, most_bytes: int) -> Answer:
         """Return the answer to a request.
 
         Args:
             body: the request.
             about: what is sent, for errors, such as ``3 texts are``.
+            most_bytes: the largest answer that is read.
 
         Raises:
             RefusedError: it does not take these texts.
@@ -194,10 +206,15 @@ class ApiClient:
             wait = 0.5 * 2**attempt  # seconds until the next attempt, unless the server says
             most_attempts = self.tries
             try:
-                answer = self._send(body)
+                answer = self._send("POST", self.url, body, most_bytes=most_bytes)
             except httpx.TimeoutException:
                 reason = f"no answer for {_SECONDS:.0f} s; {self._if_silent}"
             except httpx.TransportError as error:
+                if self._deadline.is_over:
+                    raise ApiError(
+                        f"{self.url}: the answer did not begin in {_LONGEST_HEAD:g} s; "
+                        f"{self._if_silent}"
+                    ) from None
                 reason = f"no connection ({_clean(str(error))}); is the server running?"
             else:
                 if answer.status == 200:
@@ -213,21 +230,36 @@ class ApiClient:
             time.sleep(wait)
         raise ApiError(f"{self.url}: {reason}")
 
-    def _send(self, body: Mapping[str, Any]) -> Answer:
-        """Return the answer to one attempt; raise ApiError if it is too large or too slow."""
-        end = time.monotonic() + _LONGEST_ANSWER
-        content = bytearray()
-        with self._http.stream("POST", self.url, json=body) as response:
-            for part in response.iter_bytes():
-                content += part
-                if len(content) > self._answer_bytes:
-                    raise ApiError(
-                        f"{self.url}: the answer has more than {self._answer_bytes:,} bytes; "
-                        "is this an OpenAI-compatible server?"
-                    )
-                if time.monotonic() > end:
-                    raise ApiError(f"{self.url}: the answer takes more than {_LONGEST_ANSWER} s")
-            return Answer(response.status_code, response.headers, bytes(content))
+    def _send(
+        self,
+        method: str,
+        url: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        most_bytes: int = _FIRST_ANSWER,
+    ) -> Answer:
+        """Return the answer to one attempt.
+
+        Raises:
+            ApiError: it is too large, too slow, or packed in an unknown way.
+        """
+        trace = {"trace": self._deadline.trace}
+        with ExitStack() as stack:
+            with self._deadline.of(_LONGEST_HEAD):
+                stream = self._http.stream(method, url, json=body, extensions=trace)
+                response = stack.enter_context(stream)
+            is_refusal = response.status_code != 200
+            if is_refusal:
+                most_bytes = _LARGEST_REFUSAL
+            try:
+                content = bounded_content(
+                    response, most_bytes=most_bytes, seconds=_LONGEST_ANSWER, cut=is_refusal
+                )
+            except AnswerError as error:
+                raise ApiError(
+                    f"{url}: {_clean(str(error))}; is this an OpenAI-compatible server?"
+                ) from None
+            return Answer(response.status_code, response.headers, content)
 
     def _refusal(self, answer: Answer, about: str) -> str:
         """Return why a server that may be asked again has not answered.
@@ -270,7 +302,7 @@ class ApiClient:
     def _not_found(self, reason: str) -> str:
         """Return why a server does not find an address: it has other models, or none there."""
         try:
-            rows = self._http.get(f"{self.endpoint.url}/models").json()["data"]
+            rows = self._send("GET", f"{self.endpoint.url}/models").json()["data"]
             names = ", ".join(_clean(str(row["id"])) for row in rows[:20])
         except Exception:  # noqa: BLE001 - a list that not every server has; the 404 is the error
             return (
@@ -382,8 +414,13 @@ class ApiEncoder(Encoder):
             "input": texts,
             "encoding_format": self._format,
         }
-        answer = self._client.post(body, about=f"{len(texts)} texts are")
+        # Not set yet for the first answer, which defines it.
+        first_width: int | None = getattr(self, "width", None)
+        vector_bytes = (first_width or 0) * _BYTES_PER_NUMBER + _BYTES_PER_VECTOR
+        most_bytes = _FIRST_ANSWER + len(texts) * vector_bytes
+        answer = self._client.post(body, about=f"{len(texts)} texts are", most_bytes=most_bytes)
         try:
+            answer.check_values(most=_VALUES_BESIDE + _VALUES_PER_VECTOR * len(texts))
             content = answer.json()
             # In any order, each with the position of its text as ``index``.
             rows = sorted(content["data"], key=lambda row: row["index"])
@@ -395,8 +432,6 @@ class ApiEncoder(Encoder):
                 f"{self._client.url}: expected JSON with data, each with index and embedding "
                 f"(numbers or base64), got {answer.excerpt!r}; is this an OpenAI-compatible server?"
             ) from None
-        # Not set yet for the first answer, which defines it.
-        first_width: int | None = getattr(self, "width", None)
         width = first_width or vectors.shape[-1]
         has_all_indices = indices == list(range(len(texts)))
         has_shape = vectors.shape == (len(texts), width) and width > 0
@@ -439,8 +474,8 @@ def _too_long(error: RefusedError, text: str) -> RefusedError:
 
 
 def _whole(digits: str) -> int | float:
-    """Return a whole number of JSON; infinity for one of more digits than Python reads."""
-    if len(digits) < 1000:
+    """Return a whole number of JSON; infinity for one that no float holds."""
+    if len(digits) <= _MOST_DIGITS:
         return int(digits)
     return math.inf
 
@@ -496,7 +531,7 @@ def _retry_after(header: str, wait: float) -> float:
         return float(header[:9])
     try:
         return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return wait
 
 
