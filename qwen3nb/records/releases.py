@@ -46,7 +46,7 @@ from qwen3nb.utils.atomic_files import (
 )
 from qwen3nb.utils.book_settings import BookSettings, book_settings
 from qwen3nb.utils.code_version import __version__, git_commit
-from qwen3nb.utils.secrets import secret_files
+from qwen3nb.utils.secrets import known_secrets, secret_files
 
 NOW = "results"  # instead of a release's name: the study's current records
 _FILE, _SCHEMA = "release.json", "qwen3nb.release/2"
@@ -86,8 +86,8 @@ def freeze(name: str, *, sign: Path | None = None) -> Path:
             _copy(paths.book_runs(), data / "pages", only=(".ipynb",))
             _copy(paths.book() / "guide", data / "pages" / "guide", only=(".ipynb",))
             _copy(paths.root() / "_build" / "html", data / "html")
-            _check_no_secrets(data)
             frozen = _write_tags(work, name, records)
+            _check_no_secrets(work)
             if sign:
                 sign_file(work / TAGS, key=sign)
             digest = digest_of_release(work)
@@ -146,13 +146,18 @@ def _check_records(copied: Path, source: Path) -> None:
         raise ReleaseError(f"not frozen, since `qwen3nb verify` fails:\n{text}")
 
 
-def _check_no_secrets(data: Path) -> None:
+def _check_no_secrets(bag: Path) -> None:
     """Raise ReleaseError if a file to be frozen holds a secret; names the first ones."""
     lines = []
     # The texts of records are data, which may look like a secret.
     for part, values_only in (("results", True), ("pages", False), ("html", False)):
-        for file, kinds in secret_files(data / part, values_only=values_only):
+        for file, kinds in secret_files(bag / "data" / part, values_only=values_only):
             lines.append(f"{part}/{file}: {', '.join(kinds)}")
+    secrets = known_secrets()
+    for tag in sorted(bag.glob("*.*")):  # what describes the release, such as its study's address
+        kinds = secrets.kinds_in_file(tag)
+        if kinds:
+            lines.append(f"{tag.name}: {', '.join(kinds)}")
     if lines:
         text = "\n".join(lines[:_MAX_LISTED])
         raise ReleaseError(f"not frozen, since files hold secrets; remove them there:\n{text}")

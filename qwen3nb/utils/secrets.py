@@ -21,6 +21,7 @@ from urllib.parse import quote, urlsplit
 
 from qwen3nb.utils.atomic_files import write_bytes, write_text
 from qwen3nb.utils.choices import split_names
+from qwen3nb.utils.file_contents import contents
 
 T = TypeVar("T")
 
@@ -143,6 +144,19 @@ class Secrets:
         for pattern in self.patterns:
             if pattern.occurs_in(text):
                 kinds[pattern.kind] = None
+        return list(kinds)
+
+    def kinds_in_file(self, file: Path) -> list[str]:
+        """Return the kinds of secrets in a file of any kind, and in what it holds packed."""
+        kinds: dict[str, None] = {}
+        if not self.patterns:
+            return []
+        for content in contents(file):
+            # UTF-16 and UTF-32 have nulls between the letters.
+            letters = content.replace(b"\0", b"")
+            if not any(pattern.literal.encode() in letters for pattern in self.patterns):
+                continue  # most files: they need not be read as text
+            kinds |= dict.fromkeys(self.kinds(letters.decode(errors="replace")))
         return list(kinds)
 
     def without(self, text: str) -> str:
@@ -283,23 +297,24 @@ def _bytes_without(secrets: Secrets, content: bytes) -> bytes:
 
 
 def secret_files(folder: Path, *, values_only: bool = False) -> list[tuple[str, list[str]]]:
-    """Return the text files below a folder that contain secrets, and the kinds of secrets.
+    """Return the files below a folder that contain secrets, and the kinds of secrets.
 
-    The texts of records are data, which may look like any secret. So in a folder ``records``, and
-    with ``values_only``, only the values of known secrets are searched for. Folders ``_static`` at
-    the top hold a theme's files and are left out.
+    Searched are the bytes of each file, and what `contents` unpacks. The texts of records are data,
+    which may look like any secret. So in a folder ``records``, and with ``values_only``, only the
+    values of known secrets are searched for; likewise in binary files, and in a folder ``_static``
+    at the top, which holds a theme's files.
     """
     secrets = known_secrets()
     found = []
     for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder)
         top, *_ = name.parts
-        if file.suffix not in _TEXTS or top == "_static" or not file.is_file():
+        if not file.is_file():
             continue
         patterns = secrets
-        if values_only or top == "records":
+        if values_only or file.suffix not in _TEXTS or top in ("records", "_static"):
             patterns = secrets.values
-        kinds = patterns.kinds(file.read_text(encoding="utf-8", errors="replace"))
+        kinds = patterns.kinds_in_file(file)
         if kinds:
             found.append((str(name), kinds))
     return found

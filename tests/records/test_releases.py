@@ -1,5 +1,6 @@
 """`freeze` keeps a study as it is; `diff` says what changed since, with intervals."""
 
+import gzip
 import json
 import shutil
 import sys
@@ -15,7 +16,7 @@ from qwen3nb.answers.changes import diff
 from qwen3nb.records.record import Environment
 from qwen3nb.records.releases import ReleaseError, digest_of_release, freeze, released
 from qwen3nb.records.store import verify
-from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_bytes, write_text
 from qwen3nb.utils.children import run_program
 
 BEFORE = noisy(0.4)
@@ -115,6 +116,22 @@ def test_a_release_with_a_secret_is_not_frozen(study, monkeypatch, file):
     with pytest.raises(ReleaseError, match="(page.ipynb|index.html): the value of MY_TOKEN"):
         freeze("v1")
     assert not (study / "releases" / "v1").exists()
+
+
+@pytest.mark.parametrize("folder", ["results/notes", "_build/html", "_build/html/_static"])
+def test_a_secret_in_a_packed_file_is_not_frozen(study, monkeypatch, folder):
+    monkeypatch.setenv("MY_TOKEN", "a1B2c3D4e5F6g7")
+    write_bytes(study / folder / "notes.bin", gzip.compress(b"it is a1B2c3D4e5F6g7"))
+    with pytest.raises(ReleaseError, match="notes.bin: the value of MY_TOKEN"):
+        freeze("v1")
+    monkeypatch.setenv("MY_TOKEN", "another-one-1234")
+    assert freeze("v1").is_dir()
+
+
+def test_a_password_in_the_address_of_the_study_is_not_frozen(study):
+    write_text(study / "_config.yml", "qwen3nb: {url: 'https://me:pa55word@host.org/x'}")
+    with pytest.raises(ReleaseError, match="CITATION.cff: a password in an address"):
+        freeze("v1")
 
 
 def test_an_older_release_is_read(study, cli):

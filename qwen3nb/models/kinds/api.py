@@ -17,6 +17,7 @@ import math
 import os
 import time
 import uuid
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -187,6 +188,7 @@ class ApiClient:
             limits=httpx.Limits(max_connections=1),
             trust_env=not is_on_this_machine,  # a proxy of the environment is for other machines
         )
+        weakref.finalize(self, self._http.close)
 
     def post(self, body: Mapping[str, Any], *, about: str, most_bytes: int) -> Answer:
         """Return the answer to a request.
