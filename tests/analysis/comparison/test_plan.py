@@ -72,15 +72,35 @@ def test_the_planned_power_is_reached_where_few_queries_are_won(largest, chance,
     assert 0.74 < simulated_power(draw(needed, 300), alpha=0.05) < 0.93
 
 
-def test_the_power_for_equal_wins_by_hand():
-    """Ten queries of which k ~ B(10, 0.5) are won by 1: p = 2 / 2^k < 0.05 from k = 6 on."""
-    wins = np.arange(11)
-    rows = np.array([[1.0] * k + [0.0] * (10 - k) for k in wins])
+def is_shown(rows):
+    """Whether samples of wins and ties show a difference, by both tests at once."""
     lower = np.array(difference_intervals(rows, level=0.95))[:, 0]
-    chances = scipy.stats.binom.pmf(wins, 10, 0.5)
-    by_hand = chances[(wins >= 6) & (lower > 0)].sum()
-    assert power_of_rare_wins(0.5, deviation=0.5, n=10) <= by_hand + 1e-12
+    p_values = 2.0 / 2.0 ** (rows > 0).sum(axis=1)  # all wins, or all of them turned
+    return (p_values < 0.05) & (lower > 0)
+
+
+@pytest.mark.parametrize(
+    ("effect", "deviation", "n"), [(0.5, 0.5, 10), (0.05, 0.2, 80), (0.02, 0.1, 100)]
+)
+def test_the_power_for_equal_wins_by_hand(effect, deviation, n):
+    """In the first, ten queries of which k ~ B(10, 0.5) are won by 1: p < 0.05 from k = 6 on."""
+    size = (deviation**2 + effect**2) / effect
+    wins = np.arange(n + 1)
+    rows = np.array([[size] * k + [0.0] * (n - k) for k in wins])
+    by_hand = scipy.stats.binom.pmf(wins, n, effect / size)[is_shown(rows)].sum()
+    assert power_of_rare_wins(effect, deviation=deviation, n=n) == pytest.approx(by_hand)
     assert 0 < by_hand < 0.4
+
+
+@pytest.mark.parametrize(("effect", "deviation", "n"), [(0.05, 0.05, 20), (0.1, 0.05, 10)])
+def test_the_power_for_unequal_wins_is_that_of_simulated_samples(effect, deviation, n):
+    """Where wins of unequal sizes are shown less often than equal ones."""
+    generator = np.random.default_rng(4)
+    largest = 2 * (deviation**2 + effect**2) / effect
+    is_won = generator.random((6000, n)) < 3 * effect / largest
+    rows = np.where(is_won, generator.triangular(0, 0, largest, (6000, n)), 0.0)
+    share = is_shown(rows[is_won.any(axis=1)]).sum() / 6000
+    assert power_of_rare_wins(effect, deviation=deviation, n=n) == pytest.approx(share, abs=0.04)
 
 
 @settings(max_examples=12, deadline=None)

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from qwen3nb.analysis.stats.crossed_differences import (
+    CrossedDesign,
     Spread,
     crossed_interval,
     crossed_p_value,
@@ -115,3 +116,34 @@ def test_a_claim_for_new_seeds_and_queries_errs_rarely():
         claims_of_queries += low > 0 or high < 0
     assert claims_of_both <= 28  # 15 expected; more in 1 of 1,000 trials
     assert claims_of_queries > 100
+
+
+@pytest.mark.parametrize(
+    ("seeds", "prompts"),
+    [((2, 2), 0), ((2, 5), 0), ((4, 1), 0), ((1, 1), 3), ((3, 3), 4)],
+)
+def test_the_power_is_the_share_of_trials_that_show_the_difference(seeds, prompts):
+    """Simulated: scores of models and prompts are drawn, and the interval is computed from them."""
+    generator = np.random.default_rng(1)
+    effect, deviation, queries, trials = 0.06, 0.2, 100, 1500
+    design = CrossedDesign(seeds, seed_deviation=0.02, prompts=prompts, prompt_deviation=0.02)
+    over_queries = Spread(deviation**2 / queries, queries - 1)
+    shown = 0
+    for _ in range(trials):
+        # A single model is taken as it is: it has no other seeds.
+        first, second = (generator.normal(0, 0.02 * (n > 1), n) for n in seeds)
+        by_prompt = generator.normal(0, 0.02, prompts)
+        error = generator.normal(0, deviation / math.sqrt(queries))
+        mean = effect + first.mean() - second.mean() + by_prompt.sum() / max(1, prompts) + error
+        spreads = [over_queries, *seed_spreads(first, second)]
+        if prompts:
+            spreads.append(spread_of_mean(by_prompt))
+        shown += mean > math.hypot(*(spread.half_width(0.95) for spread in spreads))
+    power = design.power(effect, deviation=deviation, queries=queries, alpha=0.05)
+    assert power == pytest.approx(shown / trials, abs=0.04)  # its standard error is 0.013
+
+
+def test_a_difference_without_any_error_is_shown_but_of_no_single_query():
+    design = CrossedDesign((2, 2), seed_deviation=0.0)
+    assert design.power(0.01, deviation=0.0, queries=2, alpha=0.05) == 1
+    assert design.power(0.01, deviation=0.0, queries=1, alpha=0.05) == 0

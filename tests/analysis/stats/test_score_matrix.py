@@ -42,3 +42,16 @@ def test_join_refuses():
         join({"a": {"q": 1}})
     with pytest.raises(ValueError, match="T: b has no finite value on query 'q2'"):
         join({"a": {"q1": 1, "q2": 1}, "b": {"q1": 1, "q2": float("nan")}}, task="T")
+
+
+def test_the_frame_has_a_row_per_query_and_the_difference_of_two_systems():
+    columns = {"a": {"q1": 0.9, "q2": 0.25}, "b": {"q2": 0.5, "q1": 0.4}}
+    frame = join(columns).to_frame()
+    assert frame.index.name == "query"
+    assert frame.to_dict("index") == {
+        "q2": {"a": 0.25, "b": 0.5, "difference": -0.25},
+        "q1": {"a": 0.9, "b": 0.4, "difference": 0.5},
+    }
+    assert list(frame.index) == ["q2", "q1"]  # the largest loss first
+    three = join({**columns, "c": {"q1": 0.0, "q2": 1.0}}).to_frame()
+    assert (list(three.columns), list(three.index)) == (["a", "b", "c"], ["q1", "q2"])
