@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.fault_injection import leftovers, tree
 
+from qwen3nb.utils import atomic_files
 from qwen3nb.utils.atomic_files import (
     _temporary_path,
     explained,
@@ -52,6 +53,42 @@ def test_a_new_folder_appears_whole_or_not_at_all(tmp_path):
         (work / "b").write_text("3")
     assert [path.name for path in target.iterdir()] == ["b"]
     assert [path.name for path in target.parent.iterdir()] == ["model"]
+
+
+def replaced_twice(target):
+    for number in "12":
+        with new_folder(target) as work:
+            (work / number).touch()
+
+
+def test_a_folder_is_replaced_without_a_moment_in_which_there_is_none(tmp_path, monkeypatch):
+    """Renaming the old one away, and then the new one, would leave such a moment."""
+    renamed = []
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda *names: renamed.append(names[0]) or rename(*names))
+    replaced_twice(tmp_path / "all" / "model")
+    assert tmp_path / "all" / "model" not in renamed
+    assert [path.name for path in (tmp_path / "all").rglob("*")] == ["model", "2"]
+
+
+def test_where_folders_cannot_be_exchanged_the_old_one_comes_back_after_an_error(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(atomic_files, "_exchange", lambda *_: False)
+    target = tmp_path / "all" / "model"
+    replaced_twice(target)
+    assert [path.name for path in (tmp_path / "all").rglob("*")] == ["model", "2"]
+    rename = Path.rename
+
+    def refused(source, name):
+        if name == target and source.suffix == ".tmp":
+            raise PermissionError(name)
+        return rename(source, name)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(PermissionError):
+        replaced_twice(target)
+    assert [path.name for path in (tmp_path / "all").rglob("*")] == ["model", "2"]
 
 
 @pytest.fixture
