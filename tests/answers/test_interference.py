@@ -328,3 +328,8 @@ def test_a_training_starts_where_it_says(home, continued, start, steps):
     if 0 in steps:
         assert second.records[0][0] is continued[1]
         assert "pairs raised nDCG@10 on Retrieval: 0.300 at step 0" in str(course.conclusion)
+
+
+def test_runs_without_their_seed_are_refused():
+    with pytest.raises(ValueError, match="zip"):
+        estimate("T", [1], [DataSetScores(np.full((2, 2), 0.5))], gate=Gate())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
 from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.metrics.aggregate import AGGREGATES, aggregate, aggregate_samples
+from qwen3nb.metrics.aggregate import AGGREGATES, aggregate, aggregate_samples, reported
 from qwen3nb.metrics.intervals import (
     _variance_ratio,
     correlation_influence,
@@ -193,6 +193,13 @@ def test_a_perfect_f1_by_hand(classes):
     assert low < value < high < 1
 
 
+def test_a_perfect_f1_of_as_many_classes_as_texts_says_little():
+    """One degree of freedom is left, however many classes there are."""
+    truth = np.arange(4.0)
+    t = scipy.stats.t.ppf(0.975, 1)
+    assert f1_interval(truth, truth, level=0.95) == pytest.approx((1 / (1 + t**2), 1))
+
+
 def test_the_interval_of_a_weighted_mean_by_hand():
     """Distances of the ends: 0.1 and 0.1 below, 0.2 and 0.05 above, each times its weight."""
     ends = [(0.1, 0.4), (0.5, 0.65)]
@@ -239,6 +246,14 @@ def test_aggregates_name_their_method():
     assert interval_words(["student"]) == "Student's"
     assert interval_words(["widened", "paired"]) == "widened Student's"
     assert interval_words([]) == "none"
+
+
+def test_an_aggregate_compares_as_its_value():
+    half = reported(0.5, n=2)
+    assert half <= 0.5 <= half
+    assert not half < 0.5
+    assert not half > 0.5
+    assert (half > 0.4, half >= 0.6, half < 0.6, half <= 0.4) == (True, False, True, False)
 
 
 def test_holm_by_hand():
