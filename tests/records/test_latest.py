@@ -19,7 +19,7 @@ from qwen3nb.analysis.training.interference import clusters_of
 from qwen3nb.answers.interference import configurations_table
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.records.details import Training
-from qwen3nb.records.record import CHECKSUMS
+from qwen3nb.records.record import CHECKSUMS, used_again
 from qwen3nb.records.results import from_oldest, newest
 from qwen3nb.records.store import latest, load_results, verify
 
@@ -51,6 +51,21 @@ def test_the_record_written_last_is_shown_although_the_clock_went_back():
     records = load_results()
     assert content(newest(records)) == "a"
     assert [content(each) for each in from_oldest(records)] == ["b", "a"]
+    assert verify() == []
+
+
+@pytest.mark.usefixtures("home")
+def test_a_record_that_is_used_again_is_shown_and_noted_once():
+    for name in "ab":
+        record(name, finished=LATE).save()
+    make("m-2", finished=LATE).save()  # another label that begins alike
+    first, _, other = sorted(load_results(), key=lambda result: result.place)
+    sizes = []
+    for used in (first, first, other):
+        used_again(used.path(), used.checksum)
+        sizes.append((paths.results() / CHECKSUMS).stat().st_size)
+    assert sizes == sizes[:1] * 3
+    assert shown(load_results()["m"]) == content(first) == "a"
     assert verify() == []
 
 

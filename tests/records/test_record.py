@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import pickle
+import sys
 import time
 from dataclasses import asdict, replace
 
@@ -15,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.metrics.query_scores import QueryScores, SharedQueries
-from qwen3nb.records.record import MTEBScore, Result, checksum, in_checksums
+from qwen3nb.records import side_files
+from qwen3nb.records.record import Environment, MTEBScore, Result, checksum, in_checksums
 from qwen3nb.records.side_files import ResultError, StoredScores, named_files
 from qwen3nb.records.store import load_results, verify_files
 
@@ -220,6 +222,28 @@ def test_query_ids_are_shared_by_a_bounded_number_of_records():
     for digest in ("two", "three"):
         shared.share(digest, (digest,))
     assert (len(shared), shared.get("one"), shared.get("three")) == (2, None, ("three",))
+
+
+def test_records_on_the_same_queries_share_their_ids_and_no_others_do(home, monkeypatch):
+    for label, queries in (("a", "xy"), ("b", "xy"), ("c", "yz")):
+        make(label, dict.fromkeys(queries, 0.5)).save()
+    monkeypatch.setattr(side_files, "SHARED_QUERIES", SharedQueries())
+    a, b, c = (record.scores.queries for record in load_results())
+    assert a is b
+    assert (a, c) == (("x", "y"), ("y", "z"))
+
+
+def test_the_environment_is_that_of_this_process():
+    here = Environment.current()
+    assert here.versions["numpy"] == np.__version__
+    assert here.python == ".".join(map(str, sys.version_info[:3]))
+    # As a record that states none.
+    usual = Environment()
+    assert (here.device, here.precision, here.linear) == (
+        usual.device,
+        usual.precision,
+        usual.linear,
+    )
 
 
 OLDER = {

@@ -21,7 +21,7 @@ from qwen3nb.records import store
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.records.results import Results, richest_tier
 from qwen3nb.records.side_files import ResultError, named_files
-from qwen3nb.records.store import check_files, latest, load_results, verify
+from qwen3nb.records.store import check_files, latest, load_failures, load_results, verify
 from qwen3nb.utils.journal import append
 from qwen3nb.utils.secrets import SecretError
 
@@ -81,6 +81,7 @@ def test_only_records_whose_files_changed_are_verified_again(home):
     append(paths.results() / "checksums.jsonl", f"{files[2].relative_to(paths.results())} 0", True)
     time.sleep(0.05)
     assert verified(fresh=False) == {files[1]: False, files[2]: False}
+    assert verified(checksums_only=True) == consistent  # which forgets no whole check
     assert verified(fresh=False) == {}
 
 
@@ -422,3 +423,15 @@ def test_no_test_rests_on_a_run_that_stopped_when_it_was_certain(home):
     assert "raced" in file
     assert "stopped when it was certain, so no test may rest on it" in reason
     assert "eval --tasks SciFact" in reason
+
+
+def test_a_failure_is_its_last_line_whatever_its_bytes(home):
+    folder = paths.results() / "m-1a" / "seed_7"
+    (folder / "Folder.error.txt").mkdir(parents=True)
+    (folder / "Empty.error.txt").touch()
+    (folder / "T.error.txt").write_bytes(b"Traceback\nValueError: gr\xc3\xbc\xdf\n\n")
+    assert load_failures() == {
+        "m-1a seed_7 Empty": "",
+        "m-1a seed_7 T": "ValueError: gr\u00fc\ufffd",
+    }
+    assert load_failures(folder) == {}
