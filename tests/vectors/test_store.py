@@ -1,10 +1,13 @@
 """Vectors that are read several times are the same in memory and in a file."""
 
+import os
+
 import numpy as np
 import pytest
 
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors import encode_file
+from qwen3nb.vectors.block_file import read_blocks
 from qwen3nb.vectors.vector_store import stored_vectors
 
 DOCUMENTS = [f"document {n % 17}" for n in range(40)] + [""]
@@ -35,3 +38,16 @@ def test_stored_vectors_are_the_same_in_memory_and_in_a_file(encoder, limit, tmp
         store = stored_vectors(encoder, iter(DOCUMENTS), total=total, limit=limit)
         with pytest.raises(ValueError, match=f"expected {total} texts; got 41"), store:
             pass
+
+
+def test_a_file_that_is_cut_is_refused_by_name_also_while_it_is_read(tmp_path):
+    file, rows = tmp_path / "x.npy", np.arange(15, dtype=np.float32).reshape(5, 3)
+    np.save(file, rows)
+    np.testing.assert_array_equal(np.concatenate(list(read_blocks(file, 2))), rows)
+    blocks, message = read_blocks(file, 2), "x.npy is truncated: expected 5 rows of 3 float32"
+    np.testing.assert_array_equal(next(blocks), rows[:2])
+    os.truncate(file, file.stat().st_size - 1)
+    with pytest.raises(ValueError, match=message):
+        list(blocks)
+    with pytest.raises(ValueError, match=message):  # before any row is given
+        next(read_blocks(file, 2))
