@@ -12,8 +12,8 @@ from pyarrow import parquet
 from qwen3nb import paths
 from qwen3nb.evaluation.mteb.evaluate import keep_results
 from qwen3nb.records import side_files
-from qwen3nb.records.record import MTEBScore
-from qwen3nb.records.side_files import first_stage_file, run_path
+from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result
+from qwen3nb.records.side_files import ResultError, first_stage_file, run_path
 from qwen3nb.records.store import load_results, verify, verify_files
 
 RUN = "".join(f"q{i} Q0 d{i} 1 {i / 7!r} m\n" for i in range(40))
@@ -140,6 +140,36 @@ def test_a_record_that_names_another_table_is_found(home, damage):
     damage(file)
     ((*_, wrong),) = verify_files([file]).values()
     assert "parquet: it" in wrong
+
+
+def test_ids_of_other_queries_are_refused_with_what_to_do(home):
+    file = own("bad", 0.4).save()
+    field("scores", "ids", to="0" * 64)(file)
+    scores = Result.load(file).scores
+    with pytest.raises(ResultError, match="scores.parquet: .* run the task again with --fresh"):
+        list(scores.queries)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: None, "is missing; copy it with them"),
+        (lambda text: "", "is empty; restore it from a copy"),
+        (
+            lambda text: text.replace("bad-", "bat-", 1),
+            "line 2 is damaged, so changes may not be detected; restore the list from a copy, "
+            "or delete what is damaged",
+        ),
+    ],
+)
+def test_a_list_of_records_that_is_not_whole_is_named_with_what_to_do(home, change, words):
+    own("bad", 0.4).save()
+    checksums = paths.results() / CHECKSUMS
+    text = change(checksums.read_text())
+    checksums.unlink()
+    if text is not None:
+        checksums.write_text(text)
+    assert any(f"{CHECKSUMS}: " in line and words in line for line in verify())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +19,7 @@ from helpers.records import signed
 from qwen3nb.answers.all_results import write_all_results
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.records.record import Result, checksum, in_checksums
-from qwen3nb.records.store import verify, verify_files
+from qwen3nb.records.store import check_files, verify, verify_files
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_json
 from qwen3nb.utils.journal import noted
 
@@ -142,6 +143,19 @@ def test_a_file_of_a_later_evaluation_is_not_compared(folder):
     value["task"]["mteb"]["file"] = ""  # of an older version: it is taken for its own
     put(file, value, "all")
     assert any("revision" in line for line in verify(folder))
+
+
+def test_a_record_is_verified_again_once_a_result_of_mteb_has_changed(folder):
+    file = record_of(folder)
+
+    def verified():
+        time.sleep(0.05)  # a file that has only just changed might change again
+        return [checked for checked, _ in check_files([file], fresh=False)]
+
+    assert [verified(), verified()] == [[file], []]
+    for name in (f"{TASK}.json", "model_meta.json", "checksums.jsonl"):
+        theirs(folder, name).touch()
+        assert [verified(), verified()] == [[file], []]
 
 
 def edit(file, *keys, to, sign=False):

@@ -13,6 +13,7 @@ from helpers.fault_injection import leftovers, tree
 from qwen3nb.utils import atomic_files
 from qwen3nb.utils.atomic_files import (
     _temporary_path,
+    append_durably,
     explained,
     may_replace,
     new_folder,
@@ -89,6 +90,28 @@ def test_where_folders_cannot_be_exchanged_the_old_one_comes_back_after_an_error
     with pytest.raises(PermissionError):
         replaced_twice(target)
     assert [path.name for path in (tmp_path / "all").rglob("*")] == ["model", "2"]
+
+
+def test_a_line_is_appended_whole_in_a_folder_that_is_made_for_it(tmp_path, monkeypatch):
+    file = tmp_path / "a" / "b" / "list"
+    for line in (b"one\n", b"two\n"):
+        append_durably(file, line, if_cut="remove its last line")
+    assert file.read_bytes() == b"one\ntwo\n"
+    monkeypatch.setattr(os, "write", lambda handle, content: len(content) - 1)
+    with pytest.raises(OSError, match="a/b/list: remove its last line"):
+        append_durably(file, b"three\n", if_cut="remove its last line")
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_without_replace_the_first_to_write_wins(tmp_path, monkeypatch, has_links):
+    """Also on a file system without hard links, such as exFAT."""
+    if not has_links:
+        monkeypatch.setattr(os, "link", lambda *_: os.close(-1))  # an OSError
+    file = tmp_path / "all" / "x.json"
+    for value in (1, 2):
+        write_json(file, value, replace=False)
+    assert read_json(file) == 1
+    assert list(file.parent.iterdir()) == [file]
 
 
 @pytest.fixture

@@ -351,6 +351,12 @@ def test_the_least_recently_used_go_first(tmp_path, monkeypatch, caplog):
     assert not caplog.text
 
 
+def test_what_is_left_after_removing_is_counted_with_its_keys(tmp_path):
+    unused(stored(tmp_path / "a"), days=9)
+    stored(tmp_path / "b")
+    assert shrink(tmp_path, to=int(1.5 * SIZE)) == total_bytes(tmp_path) < 1.1 * SIZE
+
+
 def test_the_default_limit_is_half_of_what_is_free_or_has_vectors(tmp_path, monkeypatch, caplog):
     other = unused(stored(tmp_path / "other"), days=1)
     held, usage = total_bytes(tmp_path), namedtuple("usage", "total used free")
@@ -460,6 +466,16 @@ def test_info_lists_indexes_of_bm25(cli, folder):
 def test_a_cache_whose_description_cannot_be_looked_at_stops_nothing(tmp_path, caplog):
     EmbeddingCache(tmp_path / ("x" * 300)).touch()
     assert "cannot store vectors" in caplog.text
+
+
+def test_a_cache_whose_time_of_use_cannot_be_set_is_named_once(tmp_path, caplog, monkeypatch):
+    folder = stored(tmp_path / "x", about={"label": "x"}).folder
+    cache = EmbeddingCache(folder, about={"label": "x"})
+    monkeypatch.setattr("os.utime", lambda *_: os.close(-1))  # an OSError
+    for _ in range(2):
+        cache.touch()
+    assert caplog.text.count(f"{folder}: cannot store vectors") == 1
+    assert filled(cache)[0].all()
 
 
 def test_verify_finds_damaged_vectors(cli, folder, caplog):

@@ -7,7 +7,11 @@ import pytest
 
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors import encode_file
-from qwen3nb.vectors.block_file import read_blocks
+from qwen3nb.vectors.block_file import (
+    read_blocks,
+    read_manifest_fields,
+    write_manifest_fields,
+)
 from qwen3nb.vectors.vector_store import stored_vectors
 
 DOCUMENTS = [f"document {n % 17}" for n in range(40)] + [""]
@@ -51,3 +55,10 @@ def test_a_file_that_is_cut_is_refused_by_name_also_while_it_is_read(tmp_path):
         list(blocks)
     with pytest.raises(ValueError, match=message):  # before any row is given
         next(read_blocks(file, 2))
+
+
+def test_a_manifest_that_is_there_stays_unless_it_may_be_replaced(tmp_path):
+    file = tmp_path / "plan.json"
+    for number, replace in ((1, False), (2, False), (3, True)):
+        write_manifest_fields(file, {"number": number}, replace=replace)
+        assert read_manifest_fields(file) == {"number": 3 if replace else 1}
