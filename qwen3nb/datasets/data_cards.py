@@ -4,9 +4,14 @@ The library `datasets` reads the files that a card names (``configs``), wherever
 absolute path, in a parent folder, or on a server. The copy's digest would not cover them.
 """
 
+import copy
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from huggingface_hub import DatasetCard
 
 _CARD, _SETTINGS = "README.md", ".huggingface.yaml"  # the second takes precedence
 _MOST_BYTES = 10 << 20  # of a card; those of hundreds of subsets have a tenth
@@ -25,6 +30,31 @@ def names_outside(folder: Path) -> list[str]:
             for field in _FIELDS:
                 named_files += _texts(config.get(field))
     return [name for name in named_files if _is_outside(name)]
+
+
+@contextmanager
+def cards_read_once() -> Iterator[None]:
+    """Let the library `datasets` parse the card of a data set once within the block.
+
+    It parses the whole card for each subset that it loads, and MTEB up to seven times, so that the
+    time grows with the square of the subsets. The library has no option for it.
+    """
+    from huggingface_hub import DatasetCard
+
+    parse = DatasetCard.load
+    cards: dict[str, DatasetCard] = {}
+
+    def load(file: str | Path, **options: Any) -> "DatasetCard":
+        key = repr((str(file), sorted(options.items())))
+        if key not in cards:
+            cards[key] = parse(file, **options)
+        return copy.deepcopy(cards[key])  # the library may change it
+
+    DatasetCard.load = load  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        DatasetCard.load = parse  # type: ignore[method-assign]
 
 
 def _configs(file: Path) -> list[dict[str, Any]]:

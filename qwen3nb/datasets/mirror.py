@@ -25,7 +25,7 @@ from pydantic import BaseModel
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import MODEL_FILES
-from qwen3nb.datasets.data_cards import names_outside
+from qwen3nb.datasets.data_cards import cards_read_once, names_outside
 from qwen3nb.datasets.rows import listed
 from qwen3nb.hub import HubError, download_into, hub_reachable, hub_reason, hub_session, listing
 from qwen3nb.models.kinds.source import Source
@@ -268,7 +268,7 @@ def load_data(task: Any) -> None:
         _refuse_outside(Path(path), task.metadata.name)
         _warn_if_changed(Path(path), task.metadata.name)
     try:
-        with hub_session():
+        with hub_session(), cards_read_once():
             task.load_data()
         if not is_local:
             _check_revision(task.dataset, str(task.metadata.dataset.get("revision")))

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+from pathlib import Path
 
 import datasets
 import huggingface_hub
@@ -12,6 +13,7 @@ import pytest
 from helpers.hub import hub_runner, write_repositories
 from helpers.hub_faults import FAULTS, TOKEN, changed, flip, limit
 
+from qwen3nb.datasets.data_cards import cards_read_once
 from qwen3nb.datasets.mirror import (
     NOTE,
     MirrorError,
@@ -222,6 +224,28 @@ def test_a_card_names_files_of_its_copy_only(mirror, tmp_path):
     (folder / ".huggingface.yaml").write_text("configs:\n- config_name: a\n  data_dir: /etc\n")
     with local_data(task), pytest.raises(MirrorError, match="/etc"):
         load_data(task)
+
+
+def test_a_card_is_parsed_once_for_all_subsets(mirror, monkeypatch):
+    """With several subsets the library asks for the same card again and again."""
+    file = mirror / "README.md"
+    file.write_text(CARD)
+    parsed = []
+
+    def parse(path):
+        parsed.append(path)
+        return huggingface_hub.DatasetCard(Path(path).read_text())
+
+    monkeypatch.setattr(huggingface_hub.DatasetCard, "load", parse)
+    with cards_read_once():
+        first = huggingface_hub.DatasetCard.load(file)
+        first.data.configs.clear()
+        (config,) = huggingface_hub.DatasetCard.load(file).data.configs
+    assert config["config_name"] == "default"  # a copy of its own for each that asks
+    assert parsed == [file]
+    file.write_text(CARD.replace("default", "later"))
+    assert huggingface_hub.DatasetCard.load is parse
+    assert huggingface_hub.DatasetCard.load(file).data.configs[0]["config_name"] == "later"
 
 
 def test_a_link_to_a_folder_that_it_is_in_ends(mirror):
