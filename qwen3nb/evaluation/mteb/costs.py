@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qwen3nb.datasets import mirror
-from qwen3nb.evaluation.mteb.availability import TO_RUN
+from qwen3nb.evaluation.mteb.availability import RECORDED, TO_RUN
 from qwen3nb.evaluation.mteb.select import task_key, whole_or_nano_name
 from qwen3nb.evaluation.mteb.sizes import HITS, TaskPart, task_parts
 from qwen3nb.evaluation.mteb.speed import EncodingSpeed
@@ -29,7 +29,7 @@ class Planned:
     type: str
     dataset: str
     revision: str
-    texts: int | None  # distinct texts to encode; None if MTEB does not publish it
+    texts: int | None  # distinct texts to encode; None if neither published nor counted
     minutes: float | None  # time of the task; None if speed or size is unknown
     # ``to run``, ``there`` (its record exists), or why it is not run; empty without a model
     status: str = ""
@@ -78,7 +78,7 @@ def _cost(task: AbsTask, status: str, limit: int, speeds: Sequence[EncodingSpeed
     parts: list[TaskPart] = []
     problem = ""
     try:
-        parts = task_parts(task, limit, read=bool(status))
+        parts = task_parts(task, limit, read=bool(status), recorded=status == RECORDED)
     except (mirror.MirrorError, EvaluationError) as error:
         if status == TO_RUN:
             problem = str(error)

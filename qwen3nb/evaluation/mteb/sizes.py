@@ -147,12 +147,13 @@ class TaskPart:
         return 0.0
 
 
-def task_parts(task: AbsTask, limit: int, *, read: bool) -> list[TaskPart]:
+def task_parts(task: AbsTask, limit: int, *, read: bool, recorded: bool = False) -> list[TaskPart]:
     """Return the sizes of the evaluated splits and subsets; none if they are unknown.
 
     If ``read``, loaded and built-in data are counted, and local copies that are no published
     revision and smaller than the published data. Other such copies are loaded if they are small,
-    to find what is missing.
+    to find what is missing. Copies of tasks that are ``recorded`` are not loaded: they need not
+    run again, and hundreds of subsets take minutes.
 
     Raises:
         MirrorError: such a copy cannot be loaded.
@@ -169,6 +170,10 @@ def task_parts(task: AbsTask, limit: int, *, read: bool) -> list[TaskPart]:
         must_count = size < sum(part.characters for part in published)
         # A small copy is loaded all the same, to find out whether it lacks something.
         must_load = must_count or size < _MAX_BYTES_CHECKED
+        if recorded:
+            if must_count:
+                return []
+            must_load = False
     if read and must_load:
         with quiet(), mirror.local_data(task):
             load_task(task, revision)

@@ -420,6 +420,19 @@ def test_a_broken_copy_of_a_mirror_is_named_before_the_run(tmp_path, monkeypatch
     assert there.problem == ""
 
 
+def test_a_copy_is_not_loaded_again_for_a_task_with_a_record(tmp_path, monkeypatch):
+    """A run that goes on would else load hundreds of subsets that it has done."""
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    write_retrieval(tmp_path / "mteb" / "nfcorpus")
+    loaded = []
+    monkeypatch.setattr(sizes, "load_task", lambda task, revision: loaded.append(revision))
+    (recorded,) = costs(choose_tasks(tasks=["NFCorpus"]), ["there"])
+    assert (recorded.texts, recorded.minutes, loaded) == (None, None, [])
+    monkeypatch.setattr(sizes, "is_substitute", lambda revision: False)
+    (fetched,) = costs(choose_tasks(tasks=["NFCorpus"]), ["there"])
+    assert (fetched.documents, loaded) == (3593, [])
+
+
 def test_a_dry_run_on_a_broken_mirror_fails(cli, checkout, tmp_path, monkeypatch):
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     broken_copy(tmp_path, "cut")
