@@ -110,7 +110,10 @@ class Replay:
     def alike(self, row: int, generator: np.random.Generator) -> Field:
         """Return ten models that differ from a published one by a tenth of what others do."""
         scores = self.published.scores[row]
-        draws = generator.multivariate_normal(np.zeros(len(scores)), self.covariance, _MODELS)
+        # A Cholesky factor is unique, so that the draws are the same on every processor.
+        draws = generator.multivariate_normal(
+            np.zeros(len(scores)), self.covariance, _MODELS, method="cholesky"
+        )
         models = list(np.clip(scores + _TENTH * draws, 0, 1))
         return self.field([self.published.families[row]] * _MODELS, models)
 
