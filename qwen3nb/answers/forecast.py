@@ -164,8 +164,8 @@ class Forecast(Answer):
         return Table.of(
             rows,
             ("task", "score", "by the others", "look at"),
-            note="A hint, not a verdict: 1 of 100 published scores is as far from its model's "
-            "other scores.",
+            note="A hint, not a verdict: of 100 published scores, 1 or 2 are as far from their "
+            "model's other scores.",
             name="plausible",
             caption="Scores far from what the model's other scores suggest.",
             data=self.data,
