@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from qwen3nb.utils.atomic_files import sha256_file
+from qwen3nb.utils.bounded_answers import AnswerError, bounded_content
 from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.secrets import WITHHELD_VARIABLE, known_secrets
 
@@ -41,6 +42,8 @@ _TIMEOUT_VARIABLE = "QWEN3NB_HUB_TIMEOUT"
 _DEFAULT_SECONDS = 8.0
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _TRIES = 4
+_LARGEST_ANSWER = 32 << 20  # bytes of a listing or a card; a listing has a page per 1,000 files
+_LONGEST_ANSWER = 60.0  # seconds from its head until it is complete
 _FORGET = 60.0  # seconds before an unreachable hub is tried again
 _REMEMBERED = 30.0  # seconds for which the result of a probe is reused
 
@@ -147,7 +150,7 @@ class _HubGuard:
             else:
                 if answer.status_code not in _RETRIED:
                     if not stream:
-                        answer.read()
+                        answer = _read(answer)
                     return _checked(answer)
                 requested_wait = _requested_wait(answer)
                 if requested_wait is not None:
@@ -161,6 +164,34 @@ class _HubGuard:
                 raise failure from None
             time.sleep(wait)
         raise AssertionError
+
+
+def _read(answer: Response) -> Response:
+    """Return an answer with its content, which is bounded in size and time.
+
+    Raises:
+        HubError: it is larger or slower than an answer of a hub, or packed in another way.
+    """
+    if answer.request.method == "HEAD":  # whose length is that of a file, which does not follow
+        answer.read()
+        return answer
+    try:
+        content = bounded_content(answer, most_bytes=_LARGEST_ANSWER, seconds=_LONGEST_ANSWER)
+    except AnswerError as error:
+        answer.close()
+        message = f"the hub {server_name(str(answer.url))}: {error}; {NOT_A_HUB}"
+        raise HubError(message, lasting=True) from None
+    headers = httpx_of_hub().Headers(answer.headers)
+    for name in ("content-encoding", "content-length", "transfer-encoding"):
+        headers.pop(name, None)  # of the content as it was sent
+    return httpx_of_hub().Response(
+        answer.status_code,
+        headers=headers,
+        content=content,
+        request=answer.request,
+        extensions=answer.extensions,
+        history=answer.history,
+    )
 
 
 def httpx_of_hub() -> Any:

@@ -4,11 +4,13 @@ import dataclasses
 import hashlib
 import re
 import shutil
+import threading
 
 import pytest
 from helpers.hub import COMMIT, hub_runner, local_hub, use_hub, write_repositories
 from helpers.hub_faults import FAULTS, LARGE, PASSING, TOKEN, changed, flip, limit, status
 
+from qwen3nb import hub
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.types import SpecError
 
@@ -69,6 +71,25 @@ def test_a_fault_that_passes_does_no_harm(name, on_hub, files):
         seconds=1.0 if name == "slow" else 20.0,
     )
     assert seen == [files]
+
+
+def test_a_listing_that_comes_byte_by_byte_ends(on_hub, monkeypatch):
+    monkeypatch.setattr(hub, "_LONGEST_ANSWER", 0.2)
+    pause = threading.Event().wait  # sleep takes no time here
+
+    def drip(handler, file):
+        handler.close_connection = True
+        handler.send_response(200)
+        handler.end_headers()
+        while not handler.server.closing.is_set():
+            handler.wfile.write(b" ")
+            pause(0.02)
+
+    def refused():
+        with pytest.raises(SpecError, match="the answer takes more than 0 s"):
+            model("a" * 40)
+
+    on_hub(refused, drip)
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,15 @@ from qwen3nb.models.kinds.api import API, ApiClient, ApiError, Endpoint, Refused
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.kinds.source import Source, fingerprint, unchanged
 from qwen3nb.models.types import EncoderError, Identified, Stats, refusing, torch_dtype
+from qwen3nb.utils.bounded_call import bounded_text
 from qwen3nb.utils.imports import load_library
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _LARGEST_ANSWER = 4 << 20  # bytes of a chat completion
+# Of a chat template: seconds of the processor, bytes of memory, and bytes of what it writes.
+_TEMPLATE_SECONDS, _TEMPLATE_MEMORY, _LARGEST_FRAME = 10, 512 << 20, 64 << 10
 _MARK = "qwen3nb-prompt"  # stands for the prompt in a chat template
 # What a model thinks before it answers; without an end if the answer was cut.
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
@@ -227,13 +230,21 @@ def _frame(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
     """Return the text before and after the prompt by the model's chat template; else two empty."""
     if not tokenizer.chat_template:
         return "", ""
-    chat = tokenizer.apply_chat_template(
-        [{"role": "user", "content": _MARK}],
-        tokenize=False,
-        add_generation_prompt=True,
-        enable_thinking=False,  # of Qwen3; other templates ignore it
+
+    def chat() -> str:
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": _MARK}],
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,  # of Qwen3; other templates ignore it
+        )
+        return str(text)
+
+    # A template is a program of its author, which may have no end.
+    text = bounded_text(
+        chat, seconds=_TEMPLATE_SECONDS, memory=_TEMPLATE_MEMORY, most_bytes=_LARGEST_FRAME
     )
-    before, mark, after = str(chat).partition(_MARK)
+    before, mark, after = text.partition(_MARK)
     if not mark:  # a template without a user's turn
         return "", ""
     return before, after

@@ -1,5 +1,6 @@
 """Ways in which a hub, or what stands before it, misbehaves; faults of `helpers.hub.local_hub`."""
 
+import gzip
 import json
 from time import sleep
 
@@ -116,6 +117,34 @@ def listed(name):
     return fault
 
 
+def listing(body, headers=None):
+    """Answer what is no file with these bytes."""
+
+    def fault(hub, file):
+        if file or hub.command == "HEAD":
+            return False
+        hub.send(body, headers)
+        return True
+
+    return fault
+
+
+def endless(hub, file):
+    """A listing that goes on, as fast as it is read."""
+    if file or hub.command == "HEAD":
+        return False
+    hub.close_connection = True
+    hub.send_response(200)
+    hub.end_headers()
+    while True:
+        hub.wfile.write(b"[" + b" " * (1 << 20))
+
+
+def to_itself(hub, file):
+    hub.send(b"", {"Location": hub.path}, status=302)
+    return True
+
+
 # Each fault with a word of the message that names it.
 FAULTS = {
     "silent": (silent, "sent nothing"),
@@ -130,6 +159,16 @@ FAULTS = {
     "redirect to nowhere": (redirect(f"http://nowhere.invalid/?token={TOKEN}"), "nowhere.invalid"),
     "flipped": (changed(flip, endings=LARGE), "not what the hub lists"),
     "truncated": (changed(lambda content: content[:99], endings=LARGE), "not what the hub lists"),
+    "endless listing": (endless, "more than 33,554,432 bytes"),
+    "bomb": (
+        listing(gzip.compress(b" " * (1 << 26)), {"Content-Encoding": "gzip"}),
+        "more than 33,554,432 bytes",
+    ),
+    "packed otherwise": (listing(b"[]", {"Content-Encoding": "br"}), "packed by 'br'"),
+    "not packed": (listing(b"[]", {"Content-Encoding": "gzip"}), "not packed by 'gzip'"),
+    "deep": (listing(b"[" * 200_000), "not from a hub"),
+    "redirect to itself": (to_itself, "redirect in a loop"),
+    "429 in the past": (status(429, {"Retry-After": "-5"}), "429"),
     "name above": (listed("../above.json"), "above.json"),
 }
 _SILENT = ("silent", "stops in a body")

@@ -1,10 +1,13 @@
 """Language models that answer prompts: behind a server, and in a folder."""
 
+import shutil
+
 import pytest
 import torch
 from helpers.api_server import chat_server
 from helpers.rerankers import write_reranker
 
+from qwen3nb.models import generation
 from qwen3nb.models.generation import PromptRefusedError, load_generator, without_thoughts
 from qwen3nb.models.types import EncoderError, SpecError
 
@@ -135,6 +138,26 @@ def test_a_prompt_that_is_too_long_is_refused(folder):
     generator = load_generator(str(folder))
     with pytest.raises(PromptRefusedError, match="and 5 are for the answer; the model takes 2,048"):
         generator.generate("word " * 3000, max_tokens=5)
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "1 s"),
+        ("{{ 'a' * 10 ** 10 }}", "more than 512 MiB"),
+        ("{{ messages }}{{ 'a' * 70000 }}", "more than 65,536 bytes"),
+        ("{{ ''.__class__.__mro__ }}", "SecurityError"),
+        ("{% include '/etc/passwd' %}", "TypeError"),
+        ("{{ messages[9].content }}", "UndefinedError"),
+    ],
+)
+def test_a_chat_template_is_bounded(folder, monkeypatch, tmp_path, template, message):
+    monkeypatch.setattr(generation, "_TEMPLATE_SECONDS", 1)
+    folder = shutil.copytree(folder, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(ValueError, match=f"chat template cannot be used .*{message}") as caught:
+        load_generator(str(folder))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["bm25", "random"])
