@@ -75,6 +75,7 @@ def test_values_that_do_not_spread_leave_open_what_they_may_lack(n, lacking, val
     "values",
     [
         [1.0] + [0.0] * 19,
+        [1.0] + [0.0] * 99,  # losses as rare as the win may be missing
         [-1.0] + [0.0] * 19,
         [0.95, 0.95] + [-0.05] * 48,
         list(np.linspace(0, 1, 30) ** 4),

@@ -134,9 +134,10 @@ def test_loading_ranking_and_counting_read_no_scores(home):
         ({"c": {"a\ud800": 1.0}}, "surrogate"),
         ({"c\udfff": {"a": 1.0}}, "surrogate"),
         ({"c": {3: 1.0}}, "expected strings, got 3"),
-        ({"c": {"a": None}}, "None"),
-        ({"c": {"b": 0.5, "a": float("nan")}}, "'a'"),
-        ({"c": {"b": 0.5, "a": float("inf")}}, "'a'"),
+        ({"c": {"a": "half"}}, "column 'c': expected numbers .*half"),
+        ({"c": {"a": None}}, "column 'c': query 'a' has the value None"),
+        ({"c": {"b": 0.5, "a": float("nan")}}, "column 'c': query 'a' has the value nan"),
+        ({"c": {"b": 0.5, "a": float("inf")}}, "column 'c': query 'a' has the value inf"),
         ({"query_id": {"a": 1.0}}, "query_id"),
     ],
 )
@@ -279,6 +280,18 @@ OLDER = {
     },
     "of a prompt": {"a": 1, "prompt": {"name": "p", "text": "find: ", "of": "f" * 64}},
 }
+
+
+def test_each_detail_of_an_older_record_has_its_place():
+    ours, own_data, reranker, prompted = (make(config=config) for config in OLDER.values())
+    assert ours.options == OLDER["of the command eval"]
+    assert (own_data.options, reranker.options, prompted.options) == ({}, {}, {"a": 1})
+    assert (own_data.data.notes, own_data.search.words) == (["a note"], "letters")
+    assert (reranker.training.rank, reranker.training.settings) == (None, {"lora": {"rank": 4}})
+    assert (reranker.data.limit, reranker.search.first["depth"]) == (0, 10)
+    assert (prompted.prompt.name, prompted.prompt.text) == ("p", "find: ")
+    other = {"training": {"epochs": 3}, "prompt": "find: "}  # options that are called so, too
+    assert make(config=other).options == other
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["with files", "in one file"])
