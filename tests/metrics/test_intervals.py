@@ -333,6 +333,15 @@ def test_the_same_sentences_in_several_languages_are_not_independent():
     assert 0.92 <= np.mean(covered) <= 0.98
 
 
+def test_a_language_in_which_all_sentences_score_alike_stops_nothing():
+    scores = languages(np.random.default_rng(7), shared=0.6)
+    scores[0] = 0.5
+    score = of_parts(scores)
+    low, high = student_interval(scores.mean(axis=0), level=0.95)
+    assert score.interval == "parallel"
+    assert (score.low, score.high) == pytest.approx((low, high), abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("variance", "n", "ratio"),
     [

@@ -152,6 +152,21 @@ def test_a_record_with_a_secret_is_not_written(home):
     assert list(home.rglob("*.json")) == []
 
 
+def test_data_and_names_of_files_may_look_like_a_secret(home):
+    text = "hf_" + "a1B2c3D4e5" * 4  # no known one
+    details = {
+        "of": text,  # an option
+        "training": {"configuration": text},
+        "prompt": {"name": "p", "text": text, "of": "f" * 64},
+        "notes": [text],
+        "first": {"kind": text},
+        "runs": {f"{text}.trec": "0" * 64},
+    }
+    record = make(config=details)
+    amend(record, "task", clusters={"q0": text, "q1": text})
+    assert record.save().is_file()
+
+
 @pytest.fixture
 def results():
     return Results(

@@ -95,6 +95,8 @@ def test_parts_that_differ_do_not_widen_an_interval():
     some = matrix.at([0, 9, 10, 11])
     assert some.parts == ("test/de/", "test/en/", "test/en/", "test/en/")
     assert some.scores.mean(axis=1) == pytest.approx([0.5, 0.4])
+    again = some.at([1, 0, 3])  # of parts that were unequal before
+    assert again.scores.mean(axis=1) == pytest.approx([0.5, 0.4])
 
 
 def test_clusters_that_records_have_hold_across_parts():
