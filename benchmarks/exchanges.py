@@ -3,12 +3,15 @@
 The adapters and their base are the demo's. Layers are exchanged as `qwen3nb analyze --by layer`
 does, and the judged documents of PyDocs' sample are searched. Two kinds of trials are counted:
 
-    damage    the weights of one layer, the joint adapter's change included, are permuted
+    layer 0   the weights of layer 0, the joint adapter's change included, are permuted
+    layer 1   the same of layer 1
     noise     joint adapter and specialist are one adapter, each with a noise on all weights
 
-The second is without damage: joint adapter and specialist could change places. Weights are changed
-by an adapter of full rank. The demo's adapters change their base by a twentieth, so to permute
-their factors alone costs nothing that could be named.
+The last is without damage: joint adapter and specialist could change places. The column `lost` says
+what the damage took from the joint adapter. Where it took nothing, there is nothing to name.
+
+Weights are changed by an adapter of full rank. The demo's adapters hardly change their base's
+scores, so to permute their factors alone costs nothing that could be named.
 
     python -m benchmarks.exchanges --trials 20 --null-trials 200
 """
@@ -46,9 +49,18 @@ _BATCH = 100
 Changes = dict[str, ModuleChange]
 Weights = dict[str, torch.Tensor]
 ByMetric = dict[str, dict[str, float]]  # scores by metric, then by query
-Trial = tuple[dict[str, TaskCosts], str]  # costs by metric, and the damaged layer
+Means = dict[str, float]  # mean score by metric
 NDCG = "nDCG@10"
 LOG_SHARE = "log-softmax"  # the loss that the adapters were trained with, negated
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the layers of a pair of adapters cost."""
+
+    costs: dict[str, TaskCosts]  # by metric
+    damaged: str = ""  # the layer; none without damage
+    undamaged: Means | None = None  # the joint adapter's scores before the damage
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,7 @@ class Named:
     right: int  # named the damaged layer
     costly: int  # named any other layer, or without damage any at all, as costing something
     either: int  # told such a layer's cost from 0, in either direction
+    lost: float  # mean of what the damage took from the joint adapters' score
     joint: float  # mean score of the joint adapters
     specialist: float
 
@@ -217,32 +230,42 @@ def _with_new_weights(
     return replace(adapter, by_module=changes)
 
 
-def count(kind: str, metric: str, found: Sequence[Trial]) -> Named:
-    """Count what trials name by a metric; each has the damaged layer, or nothing."""
-    rows = [(costs_by_metric[metric], damaged) for costs_by_metric, damaged in found]
+def count(kind: str, metric: str, trials: Sequence[Trial]) -> Named:
+    """Count what trials name by a metric."""
     right, costly, either = 0, 0, 0
-    for trial, damaged in rows:
-        named = {part.part for part in trial.named}
-        told_apart = {part.part for part in trial.parts if part.is_significant}
-        right += damaged in named
-        costly += bool(named - {damaged})
-        either += bool(told_apart - {damaged})
+    losses, joints, specialists = [], [], []
+    for trial in trials:
+        costs = trial.costs[metric]
+        named = {part.part for part in costs.named}
+        told_apart = {part.part for part in costs.parts if part.is_significant}
+        right += trial.damaged in named
+        costly += bool(named - {trial.damaged})
+        either += bool(told_apart - {trial.damaged})
+        joints.append(costs.joint)
+        specialists.append(costs.specialist)
+        if trial.undamaged is not None:
+            losses.append(trial.undamaged[metric] - costs.joint)
     return Named(
         kind=kind,
         metric=metric,
-        trials=len(rows),
+        trials=len(trials),
         right=right,
         costly=costly,
         either=either,
-        joint=float(np.mean([trial.joint for trial, _ in rows])),
-        specialist=float(np.mean([trial.specialist for trial, _ in rows])),
+        lost=float(np.mean(losses)) if losses else 0.0,
+        joint=float(np.mean(joints)),
+        specialist=float(np.mean(specialists)),
     )
 
 
 def bench(
     *, trials: int = 20, null_trials: int = 200, noise: tuple[float, ...] = (0.05, 0.2)
 ) -> list[Named]:
-    """Count how often a damaged layer is named, and how often one without damage."""
+    """Count how often a damaged layer is named, and how often one without damage.
+
+    There are as many ``trials`` for each of the two layers. ``null_trials`` are shared among the
+    shares of ``noise``.
+    """
     demo = paths.runs() / "demo" / "lora"
     scorer = Scorer(demo / "base")
     seeds = sorted(path.name for path in (demo / "outputs" / f"joint_r{LORA.rank}").iterdir())
@@ -251,29 +274,38 @@ def bench(
         folder = demo / "outputs" / f"{mode}_r{LORA.rank}" / seed / "checkpoints" / "final"
         return read_changes(folder)
 
-    def damaged() -> Iterator[Trial]:
-        for number in tqdm(range(trials), desc="damage", unit="trial"):
-            seed = seeds[number % len(seeds)]
-            layer = number // len(seeds) % 2
-            generator = np.random.default_rng(number)
-            joint = permuted(adapter("joint", seed), scorer.weights, layer, generator)
-            yield costs(scorer.scores, joint, adapter("emb_only", seed)), str(layer)
+    def undamaged_means(seed: str) -> Means:
+        scores = scorer.scores(dict(adapter("joint", seed).by_module))
+        return {metric: float(np.mean([*values.values()])) for metric, values in scores.items()}
 
-    def undamaged(share: float) -> Iterator[Trial]:
+    undamaged = {seed: undamaged_means(seed) for seed in seeds}
+
+    def damaged_trials(layer: int) -> Iterator[Trial]:
+        for number in tqdm(range(trials), desc=f"layer {layer}", unit="trial"):
+            seed = seeds[number % len(seeds)]
+            generator = np.random.default_rng([number, layer])
+            joint = permuted(adapter("joint", seed), scorer.weights, layer, generator)
+            found = costs(scorer.scores, joint, adapter("emb_only", seed))
+            yield Trial(found, damaged=str(layer), undamaged=undamaged[seed])
+
+    def null_trials_of(share: float) -> Iterator[Trial]:
         specialist = adapter("emb_only", seeds[0])
         count_of_trials = null_trials // len(noise)
         for number in tqdm(range(count_of_trials), desc=f"noise {share:g}", unit="trial"):
             generator = np.random.default_rng([number, int(1000 * share)])
             pair = [noisy(specialist, scorer.weights, share, generator) for _ in range(2)]
-            yield costs(scorer.scores, *pair), ""
+            yield Trial(costs(scorer.scores, *pair))
 
-    trials_by_kind = {"damage": list(damaged())}
+    trials_by_kind = {}
+    for layer in range(2):
+        trials_by_kind[f"layer {layer}"] = list(damaged_trials(layer))
     for share in noise:
-        trials_by_kind[f"noise {share:g}"] = list(undamaged(share))
+        trials_by_kind[f"noise {share:g}"] = list(null_trials_of(share))
     rows = []
     for metric in (NDCG, LOG_SHARE):
-        for kind, found in trials_by_kind.items():
-            rows.append(count(kind, metric, found))
+        for kind, of_kind in trials_by_kind.items():
+            if of_kind:
+                rows.append(count(kind, metric, of_kind))
     return rows
 
 
@@ -281,11 +313,11 @@ def shown(rows: list[Named]) -> str:
     """Return a line per metric and kind of trial."""
     lines = [
         "metric       kind        trials  right layer  other, costs  other, either"
-        "  score: joint  specialist"
+        "    lost  score: joint  specialist"
     ]
     for row in rows:
         counts = f"{row.trials:6d}  {row.right:11d}  {row.costly:12d}  {row.either:13d}"
-        scores = f"{row.joint:12.3f}  {row.specialist:10.3f}"
+        scores = f"{row.lost:6.3f}  {row.joint:12.3f}  {row.specialist:10.3f}"
         lines.append(f"{row.metric:11s}  {row.kind:10s}  {counts}  {scores}")
     return "\n".join(lines)
 

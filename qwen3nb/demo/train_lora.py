@@ -86,6 +86,7 @@ class BaseSettings(PairSettings):
     vocabulary: int = 4000  # size of the vocabulary without special tokens
     hidden: int = 64  # hidden size
     layers: int = 2  # number of layers
+    spread: float = 0.02  # standard deviation of the layers' initial weights, as in Qwen3
     seed: int = 0  # seed of everything random
 
 
@@ -305,17 +306,25 @@ def _write_tokenizer(folder: Path, settings: BaseSettings) -> None:
 
 
 def _new_model(tokenizer: PreTrainedTokenizerBase, settings: BaseSettings) -> PreTrainedModel:
-    """Return the base model with random weights."""
+    """Return the base model with random weights.
+
+    The layers start as small as Qwen3's. Large ones hardly change in so few steps: the vectors of
+    the second layer are then a random function of those of the first, and it is not needed.
+    """
+    length = settings.hidden**-0.5  # rows of the embedding start with length 1
     sizes = trainer.toy_sizes(
         vocabulary=len(tokenizer),
         hidden=settings.hidden,
         layers=settings.layers,
-        spread=settings.hidden**-0.5,  # rows of the embedding start with length 1
+        spread=settings.spread,
         end=tokenizer.convert_tokens_to_ids(END),
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        return trainer.toy_qwen3(sizes)
+        model = trainer.toy_qwen3(sizes)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(length / settings.spread)
+    return model
 
 
 def train_adapters(
