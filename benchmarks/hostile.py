@@ -12,17 +12,21 @@ wrong rows.
 from __future__ import annotations
 
 import contextlib
+import csv
+import gzip
 import io
 import json
 import os
 import resource
 import shutil
 import signal
+import sqlite3
 import struct
 import sys
 import tempfile
 import time
 import traceback
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -41,6 +45,14 @@ _VALUES: tuple[object, ...] = (
     *(None, True, -1, 0, 1, 2**31, 2**63, -(10**40), 1e308, 0.5, "", " ", "0", "x" * 100_000),
     *("\x1b[31m\x07", "\ud800", "../../etc/passwd", "/dev/zero", "http://127.0.0.1:9/", "NaN"),
     *([], {}, [[]], {"": None}, [1, "a", None], "\u202eabc\u2066", "a\nb", "{{7*7}}", "${HOME}"),
+)
+_TEMPLATES = (
+    *("{{ messages", "{% for %}", "", "{{ raise_exception('no') }}", "{{ messages[9].content }}"),
+    *("{% for a in range(10 ** 9) %}a{% endfor %}", "{{ 'a' * 10 ** 10 }}", "{{ 9 ** 9 ** 9 }}"),
+    *("{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ cycler.__init__.__globals__.os }}"),
+    *("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{% include '/etc/passwd' %}"),
+    *("{{ '%999999999s' % 'a' }}", "{{ messages }}" * 10_000, "{{" + "(" * 2_000 + ")" * 2_000),
+    *("{% set x = namespace(a='a') %}" + "{% set x.a = x.a ~ x.a %}" * 40 + "{{ x.a }}", 7, ["a"]),
 )
 _RECORD = "results/*/seed_*/AuthorSTS.json"
 Generator = np.random.Generator
@@ -292,6 +304,72 @@ def change_weights(content: bytes, generator: Generator) -> bytes:
     return struct.pack("<Q", len(header)) + header + data
 
 
+def change_columns(content: bytes, generator: Generator) -> bytes:
+    """Put an unexpected value in the place of a field of a table, or change bytes."""
+    if generator.random() < 0.3:
+        return change_bytes(content, generator)
+    separator = b"\t" if b"\t" in content else b","
+    rows = [line.split(separator) for line in content.splitlines()]
+    row = rows[generator.integers(len(rows))]
+    column = generator.integers(len(row))
+    value = str(_VALUES[generator.integers(len(_VALUES))]).encode(errors="surrogatepass")
+    kind = generator.integers(4)
+    if kind == 0:
+        row.pop(column)
+    elif kind == 1:
+        row.insert(column, value)
+    else:
+        row[column] = value
+    return b"\n".join(map(separator.join, rows)) + b"\n"
+
+
+def change_packed(content: bytes, generator: Generator) -> bytes:
+    """Change what is packed by gzip or its bytes, or add 8 GiB that are packed to 8 MiB."""
+    kind = generator.integers(8)
+    if kind == 0:
+        bomb = gzip.compress(bytes(1 << 28), compresslevel=6)
+        return content + bomb * 32
+    if kind < 4:
+        return change_bytes(content, generator)
+    return gzip.compress(change_lines(gzip.decompress(content), generator))
+
+
+def change_archive(content: bytes, generator: Generator) -> bytes:
+    """Change a member of a zip file, its name or bytes, or add a member that unpacks to 4 GiB."""
+    kind = generator.integers(6)
+    if kind == 0:
+        return change_bytes(content, generator)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    changed = list(members)[generator.integers(len(members))]
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, member in members.items():
+            if name != changed:
+                archive.writestr(name, member)
+            elif kind == 1:
+                path = ("../../above.txt", "/proc/self/absolute.txt", name, "a\0b", "x" * 5_000)
+                archive.writestr(path[generator.integers(len(path))], member)
+            elif kind == 2:
+                with archive.open(name, "w", force_zip64=True) as target:
+                    for _ in range(64):
+                        target.write(bytes(1 << 26))
+            elif kind == 3:
+                link = zipfile.ZipInfo(name)
+                link.external_attr = 0o120777 << 16
+                archive.writestr(link, "/etc/passwd")
+            else:
+                archive.writestr(name, change_text(member, generator))
+    return stream.getvalue()
+
+
+def change_template(content: bytes, generator: Generator) -> bytes:
+    """Replace the chat template of a tokenizer's settings by one that means harm."""
+    settings = json.loads(content)
+    settings["chat_template"] = _TEMPLATES[generator.integers(len(_TEMPLATES))]
+    return json.dumps(settings).encode()
+
+
 # Valid files.
 
 
@@ -352,6 +430,165 @@ def _write_notebook(folder: Path) -> None:
     shutil.copy(source, folder / "mine.ipynb")
 
 
+def _write_causal(folder: Path) -> None:
+    """Write a tiny language model, which writes an answer, with a chat template; and documents."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    _write_model(folder)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "head_dim": 8}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 600}
+    config = Qwen3Config(**sizes, **heads, max_position_embeddings=4096)
+    Qwen3ForCausalLM(config).eval().save_pretrained(folder)
+    file = folder / "tokenizer_config.json"
+    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+    settings = json.loads(file.read_text()) | {"chat_template": template}
+    file.write_text(json.dumps(settings))
+    _write_domain(folder)
+
+
+def _write_shards(folder: Path) -> None:
+    """Write a tiny encoder whose weights are in several files."""
+    from safetensors.numpy import load_file, save_file
+
+    _write_model(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    files = {
+        name: f"model-0000{number % 2 + 1}-of-00002.safetensors"
+        for number, name in enumerate(names)
+    }
+    for file in set(files.values()):
+        held = {name: tensors[name] for name in names if files[name] == file}
+        save_file(held, folder / file, metadata={"format": "pt"})
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    index = {"metadata": {"total_size": size}, "weight_map": files}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def _write_sentence_model(folder: Path) -> None:
+    """Write a tiny model of sentence-transformers."""
+    _write_model(folder)
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {
+            "idx": 1,
+            "name": "1",
+            "path": "1_Pooling",
+            "type": "sentence_transformers.models.Pooling",
+        },
+        {
+            "idx": 2,
+            "name": "2",
+            "path": "2_Normalize",
+            "type": "sentence_transformers.models.Normalize",
+        },
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "sentence_bert_config.json").write_text(
+        '{"max_seq_length": 32, "do_lower_case": false}'
+    )
+    settings = {"prompts": {"query": "q: "}, "default_prompt_name": None}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    pooling = {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    (folder / "2_Normalize").mkdir()
+
+
+def _write_adapter(folder: Path) -> None:
+    """Write a tiny encoder and a LoRA adapter of it."""
+    from safetensors.numpy import save_file
+
+    base = folder / "base"
+    base.mkdir()
+    _write_causal(base)
+    (base / "texts.jsonl").rename(folder / "texts.jsonl")
+    settings = {
+        "peft_type": "LORA",
+        "r": 2,
+        "lora_alpha": 4,
+        "target_modules": ["q_proj"],
+        "base_model_name_or_path": str(base),
+        "task_type": "FEATURE_EXTRACTION",
+        "bias": "none",
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    generator = np.random.default_rng(0)
+    tensors = {}
+    for layer in range(2):
+        name = f"base_model.model.layers.{layer}.self_attn.q_proj"
+        tensors[f"{name}.lora_A.weight"] = generator.normal(size=(2, 16)).astype(np.float32)
+        tensors[f"{name}.lora_B.weight"] = generator.normal(size=(16, 2)).astype(np.float32)
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+def _write_tables(folder: Path) -> None:
+    """Write the documents of `_write_domain` in other formats, and a BEIR folder."""
+    _write_domain(folder)
+    lines = (folder / "documents.jsonl").read_text().splitlines()
+    documents = [json.loads(line) for line in lines]
+    with (folder / "documents.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, documents[0])
+        writer.writeheader()
+        writer.writerows(documents)
+    (folder / "documents.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    (folder / "documents.json").write_text(json.dumps(documents))
+    with contextlib.closing(sqlite3.connect(folder / "documents.db")) as database:
+        database.execute("CREATE TABLE documents (id TEXT, text TEXT, stars INTEGER)")
+        rows = [(row["id"], row["text"], row["stars"]) for row in documents]
+        database.executemany("INSERT INTO documents VALUES (?, ?, ?)", rows)
+        database.commit()
+    beir = folder / "beir"
+    (beir / "qrels").mkdir(parents=True)
+    corpus = [{"_id": row["id"], "title": row["title"], "text": row["text"]} for row in documents]
+    queries = [{"_id": f"q{number}", "text": f"question {number}"} for number in range(8)]
+    (beir / "corpus.jsonl").write_text("\n".join(map(json.dumps, corpus)) + "\n")
+    (beir / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)) + "\n")
+    grades = "".join(f"q{number}\td{number}\t1\n" for number in range(8))
+    (beir / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{grades}")
+
+
+def _write_sheet(folder: Path) -> None:
+    """Write queries, documents and a sheet of documents to grade, as CSV and XLSX."""
+    _write_domain(folder)
+    _run(_judge("--sheet", "sheet.csv")(folder), folder / "printed")
+
+
+def _write_sweep(folder: Path) -> None:
+    (folder / "sweep.toml").write_text(
+        'models = ["bm25", "random:8"]\ntiers = ["smoke"]\nnotebooks = ["eval"]\nat_once = 1\n'
+        'book = false\n[parameters]\nlimit = 40\nseed = 3\n[[runs]]\nnotebook = "prompts"\n'
+    )
+
+
+def _write_vectors(folder: Path) -> None:
+    """Write the parts of encoded texts, with their manifest."""
+    _write_model(folder)
+    words = [*_encode(folder)[:-3], "--out", str(folder / "parts"), "--shards", "1"]
+    _run(words, folder / "printed")
+
+
+def _write_release(folder: Path) -> None:
+    """Write a release of a study with one record."""
+    from qwen3nb import paths
+    from qwen3nb.evaluation.evaluate import evaluate
+    from qwen3nb.records.releases import freeze
+
+    if not (paths.releases() / "v1").is_dir():
+        with contextlib.redirect_stderr(io.StringIO()):
+            evaluate("random:8", tasks="AuthorSTS")
+        freeze("v1")
+    shutil.copytree(paths.releases() / "v1", folder / "v1")
+
+
+def _write_archive(folder: Path) -> None:
+    """Write training texts in a zip file."""
+    with zipfile.ZipFile(folder / "train.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.jsonl", '{"query": "sort a list", "pos": ["use sorted"]}\n' * 5)
+        archive.writestr("b/c.csv", "query,pos\nsort a list,use sorted\n" * 5)
+
+
 def _encode(folder: Path) -> list[str]:
     files = ["--input", str(folder / "texts.jsonl"), "--out", str(folder / "vectors.npy")]
     return ["encode", "--model", str(folder), *files, "--no-cache"]
@@ -366,8 +603,54 @@ def _domain(queries: str, documents: str, *more: str) -> Callable[[Path], list[s
     return arguments
 
 
+def _beir(folder: Path) -> list[str]:
+    return ["domain", "--queries", str(folder / "beir"), "--check"]
+
+
 def _notebook(folder: Path) -> list[str]:
     return ["run", str(folder / "mine.ipynb"), "--help"]
+
+
+def _judge(*more: str) -> Callable[[Path], list[str]]:
+    def arguments(folder: Path) -> list[str]:
+        files = ["--queries", str(folder / "queries.tsv"), "--documents"]
+        files += [str(folder / "documents.jsonl"), "--grades", str(folder / "grades.jsonl")]
+        option, name = more
+        models = ["--model", "bm25,random:8", "--grader", "me"]
+        return ["judge", *files, *models, option, str(folder / name)]
+
+    return arguments
+
+
+def _written(folder: Path) -> list[str]:
+    documents = ["--documents", str(folder / "documents.jsonl"), "--kind", "written"]
+    writer = ["--writer", str(folder), "--number", "1", "--out", str(folder / "out.toml")]
+    return ["queries", *documents, *writer]
+
+
+def _adapted(folder: Path) -> list[str]:
+    return [*_encode(folder), "--base", str(folder / "base")]
+
+
+def _sweep(folder: Path) -> list[str]:
+    return ["sweep", str(folder / "sweep.toml"), "--dry-run"]
+
+
+def _vectors(folder: Path) -> list[str]:
+    return ["cache", "verify", str(folder / "parts")]
+
+
+def _release(folder: Path) -> list[str]:
+    return ["verify", str(folder / "v1")]
+
+
+def _difference(folder: Path) -> list[str]:
+    return ["freeze", "diff", str(folder / "v1"), "results"]
+
+
+def _trained(folder: Path) -> list[str]:
+    train = ["--train", str(folder / "train.zip")]
+    return ["contamination", *train, "--tasks", "PyDocsSampleRetrieval"]
 
 
 def _verify(folder: Path) -> list[str]:
@@ -403,6 +686,48 @@ SUBJECTS = {
     ),
     "record": Subject(_write_record, _RECORD, change_json, _verify, reason="AuthorSTS.json: "),
     "notebook": Subject(_write_notebook, "mine.ipynb", change_json, _notebook),
+    "index": Subject(_write_shards, "model.safetensors.index.json", change_json, _encode),
+    "tokenizer settings": Subject(_write_model, "tokenizer_config.json", change_json, _encode),
+    "chat template": Subject(_write_causal, "tokenizer_config.json", change_template, _written),
+    "modules": Subject(_write_sentence_model, "modules.json", change_json, _encode),
+    "pooling": Subject(_write_sentence_model, "1_Pooling/config.json", change_json, _encode),
+    "sentence settings": Subject(
+        _write_sentence_model, "config_sentence_transformers.json", change_json, _encode
+    ),
+    "adapter": Subject(_write_adapter, "adapter_config.json", change_json, _adapted),
+    "adapter weights": Subject(
+        _write_adapter, "adapter_model.safetensors", change_weights, _adapted
+    ),
+    "CSV": Subject(
+        _write_tables, "documents.csv", change_columns, _domain("queries.json", "documents.csv")
+    ),
+    "JSON": Subject(
+        _write_tables, "documents.json", change_json, _domain("queries.json", "documents.json")
+    ),
+    "gzip": Subject(
+        _write_tables,
+        "documents.jsonl.gz",
+        change_packed,
+        _domain("queries.json", "documents.jsonl.gz"),
+    ),
+    "database": Subject(
+        _write_tables, "documents.db", change_bytes, _domain("queries.json", "documents.db")
+    ),
+    "BEIR corpus": Subject(_write_tables, "beir/corpus.jsonl", change_lines, _beir),
+    "BEIR queries": Subject(_write_tables, "beir/queries.jsonl", change_lines, _beir),
+    "BEIR qrels": Subject(_write_tables, "beir/qrels/test.tsv", change_columns, _beir),
+    "sheet": Subject(_write_sheet, "sheet.csv", change_columns, _judge("--read", "sheet.csv")),
+    "sweep": Subject(_write_sweep, "sweep.toml", change_text, _sweep),
+    "vectors": Subject(_write_vectors, "parts/*.npy", change_bytes, _vectors),
+    "manifest": Subject(_write_vectors, "parts/manifest.json", change_json, _vectors),
+    "release": Subject(_write_release, "v1/release.json", change_json, _difference),
+    "list of a release": Subject(
+        _write_release, "v1/manifest-sha256.txt", change_text, _difference
+    ),
+    "side file": Subject(
+        _write_release, "v1/data/results/*/seed_*/*.scores.parquet", change_bytes, _difference
+    ),
+    "training archive": Subject(_write_archive, "train.zip", change_archive, _trained),
 }
 
 
