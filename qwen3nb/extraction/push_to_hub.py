@@ -97,10 +97,9 @@ def _refusal(file: Path, secrets: Secrets) -> str:
         return "a pickle, which can run code when it is loaded"
     if secrets.kinds(str(file)):
         return "its name holds a secret"
-    # Only text is searched; weights are not.
     if file.suffix.lower() not in _TEXT_SUFFIXES:
-        return ""
-    kinds = secrets.kinds(file.read_text(encoding="utf-8", errors="replace"))
+        secrets = secrets.values  # in weights, any form of a secret may occur by chance
+    kinds = secrets.kinds_in_file(file)
     if not kinds:
         return ""
     return f"contains {', '.join(kinds)}"

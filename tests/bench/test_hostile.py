@@ -1,7 +1,11 @@
 """Generated files are as many as asked for, and what is wrong with a command is told apart."""
 
+import contextlib
+import io
 import signal
+import zipfile
 
+import numpy as np
 import pytest
 
 from benchmarks import hostile
@@ -28,9 +32,21 @@ def test_only_an_end_with_a_reason_is_one(status, text, outcome):
     assert hostile._outcome(status, text, reason="Error:") == outcome
 
 
-@pytest.mark.parametrize("subject", ["golden set", "qrels", "Parquet", "notebook"])
+@pytest.mark.parametrize("subject", ["golden set", "qrels", "Parquet", "notebook", "CSV"])
 def test_every_change_is_another_and_the_same_for_a_seed(subject):
     changed = list(hostile.changed_files(subject, cases=12))
     assert len(set(changed)) > 8
     assert changed == list(hostile.changed_files(subject, cases=12))
     assert changed != list(hostile.changed_files(subject, cases=12, seed=2))
+
+
+def test_names_in_an_archive_lead_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(hostile, "_BOMB", 0)
+    hostile._write_archive(tmp_path)
+    content = (tmp_path / "train.zip").read_bytes()
+    names = set()
+    for number in range(12):
+        archive = hostile.change_archive(content, np.random.default_rng([1, number]))
+        with contextlib.suppress(zipfile.BadZipFile):
+            names |= set(zipfile.ZipFile(io.BytesIO(archive)).namelist())
+    assert names & {"../../above.txt", "/proc/self/absolute.txt"}

@@ -20,6 +20,8 @@ SECRETS = {
     "notes.md": "my token is hf_" + "a1B2" * 9,
     "optimizer.pt": "certainly-private",
     "log.txt": "the password is correct-horse-battery",
+    "tensors.bin2": "\0correct-horse-battery\0",
+    "wide.dat": "\0".join("correct-horse-battery"),
 }
 
 
