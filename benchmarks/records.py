@@ -95,7 +95,9 @@ class Task:
 TASKS = {
     "load_results": Task(("-c", _LOAD), 10, 0.5),
     "compare": Task(("-c", f"{_LOAD}; q.compare(records, tier='full').differences"), 60, 2),
-    "leaderboard": Task(("-c", f"{_LOAD}; q.leaderboard(records, tier='full').to_html()"), 60, 2),
+    "leaderboard": Task(
+        ("-c", f"{_LOAD}; q.leaderboard(records, tier='full')._repr_html_()"), 60, 2
+    ),
     "tables": Task(_TABLES, 300, 4),
     "prompts": Task(("-c", _PROMPTS), 600, 2.5),
     "verify --checksums": Task((*_CLI, "verify", "--checksums"), 60),

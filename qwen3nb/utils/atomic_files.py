@@ -168,11 +168,17 @@ def sweep_leftovers(path: Path) -> None:
 
 
 def _remove_leftover(work: Path) -> None:
-    """Remove a temporary file or folder if its writer is dead, or it is a week old."""
+    """Remove a temporary file or folder if its writer is dead, or unknown here for a week.
+
+    A writer that lives keeps its file at any age: clocks jump.
+    """
+    lives = _writer_lives(work)
+    if lives:
+        return
     is_old = time.time() - work.lstat().st_mtime > _ABANDONED
-    # None if the writer is on another machine, where it may still be at work.
-    may_be_in_use = _writer_lives(work) is not False
-    if may_be_in_use and not is_old:
+    # A writer on another machine may still be at work.
+    is_unknown = lives is None
+    if is_unknown and not is_old:
         return
     if work.is_dir():
         shutil.rmtree(work)

@@ -200,6 +200,14 @@ def test_what_another_machine_left_is_removed_after_a_week(tmp_path):
     assert leftovers(tmp_path) == []
 
 
+def test_a_writer_that_lives_loses_nothing_when_the_clock_jumps(tmp_path):
+    work = _temporary_path(tmp_path / "model")  # of this process
+    work.write_text("half a model")
+    os.utime(work, (0, 0))  # as after a jump by decades
+    write_text(tmp_path / "model", "of another thread")
+    assert leftovers(tmp_path) == [work.name]
+
+
 def test_what_another_container_writes_is_left_alone(tmp_path, monkeypatch):
     """Its machine may have our name, and its process a number that none of ours has."""
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:

@@ -334,11 +334,13 @@ def nothing_found(result: Result, metric: str) -> tuple[str, ...]:
 
     A record with their number alone gives as many of its queries with a score of 0.
     """
-    scores = result.per_query.get(metric, {})
     rankings = result.top  # the documents found; older records only count the queries without any
+    count = result.task.counts.get(NOTHING_FOUND, 0)
+    if rankings is None and not count:
+        return ()  # such as of tasks that search nothing, whose scores need not be read
+    scores = result.per_query.get(metric, {})
     if rankings is not None:
         return tuple(query for query in scores if query in rankings and not rankings[query])
-    count = result.task.counts.get(NOTHING_FOUND, 0)
     without_score = [query for query, score in scores.items() if score == 0]
     return tuple(without_score[:count])
 
