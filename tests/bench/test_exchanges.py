@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers.adapters import save_adapter
 
-from benchmarks.exchanges import NDCG, costs, count, noisy, permuted, shown
+from benchmarks.exchanges import NDCG, Trial, costs, count, noisy, permuted, shown
 from qwen3nb.models.kinds.adapter_exchange import parts_of, read_changes
 
 
@@ -50,11 +50,12 @@ def test_noise_changes_every_layer_by_its_share(adapter, base):
 def test_trials_are_counted():
     part = SimpleNamespace(part="0", is_significant=True)
     other = SimpleNamespace(part="1", is_significant=False)
-    trial = {NDCG: SimpleNamespace(named=(part,), parts=(part, other), joint=0.1, specialist=0.2)}
-    row = count("damage", NDCG, [(trial, "0"), (trial, "1")])
+    found = {NDCG: SimpleNamespace(named=(part,), parts=(part, other), joint=0.1, specialist=0.2)}
+    trials = [Trial(found, damaged, undamaged={NDCG: 0.4}) for damaged in ("0", "1")]
+    row = count("damage", NDCG, trials)
     assert (row.trials, row.right, row.costly, row.either) == (2, 1, 1, 1)
     line = shown([row]).splitlines()[1]
-    assert line.split() == ["nDCG@10", "damage", "2", "1", "1", "1", "0.100", "0.200"]
+    assert line.split() == ["nDCG@10", "damage", *"2111", "0.300", "0.100", "0.200"]
 
 
 def test_a_combination_of_layers_is_scored_once_and_anew_in_each_trial(adapter, base):
