@@ -15,10 +15,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, system_scores
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, by_id, join
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.metrics.query_scores import QueryScores, rows_of_parts
 from qwen3nb.metrics.retrieval import NOTHING_FOUND, PART_FOUND_NOTHING, find_measure
 from qwen3nb.models.kinds.source import registry
@@ -374,12 +377,23 @@ def _has_found(result: Result, metric: str) -> bool:
 
 
 def scores_by(metric: str, result: Result) -> SystemScores:
-    """Return the scores of a record by a metric, on the queries that have one."""
-    queries, scores = result.scores.queries, result.scores.array(metric)
-    if result.scores.counts[metric] == len(scores):
-        return system_scores(queries, scores)
-    is_scored = ~np.isnan(scores)
-    return system_scores(tuple(itertools.compress(queries, is_scored)), scores[is_scored])
+    """Return the scores of a record by a metric, on the queries that have one.
+
+    They are read when they are needed: those of all records may not fit into memory.
+    """
+    queries = result.scores.queries
+    if result.scores.counts[metric] == len(queries):
+        ids, rows = by_id(queries)  # which all records of these queries share
+    else:
+        is_scored = ~np.isnan(result.scores.array(metric))
+        ids, order = by_id(tuple(itertools.compress(queries, is_scored)))
+        rows = np.flatnonzero(is_scored)[order]
+    return SystemScores(ids, partial(_scores_at, result.scores, metric, rows))
+
+
+def _scores_at(scores: QueryScores, metric: str, rows: NDArray[np.intp]) -> Array:
+    """Read the scores by a metric on the queries in some rows."""
+    return np.asarray(scores.array(metric)[rows])
 
 
 def common_revision(records: Sequence[Result]) -> str:

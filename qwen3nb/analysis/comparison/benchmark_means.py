@@ -23,6 +23,9 @@ from qwen3nb.metrics.intervals import Array, Interval, mean_of_intervals
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS, TIERS, Benchmark
 
+# The scores of tasks by key and metric (None: the main one); None if no two systems pair.
+Joined = dict[tuple[str, str | None], ScoreMatrix | None]
+
 _WITHOUT = {"BEIR": "MSMARCO"}  # also reported without this task
 # Benchmarks with a group of tasks.
 _GROUPED = tuple(name for name, each in BENCHMARKS.items() if GROUPS.keys() & {*each.tasks})
@@ -212,15 +215,30 @@ def ranked_columns(tier: str) -> dict[str, MeanColumn]:
 
 
 def column_matrices(
-    results: Iterable[Result], column: MeanColumn, *, names: Names | None = None
+    results: Iterable[Result],
+    column: MeanColumn,
+    *,
+    names: Names | None = None,
+    joined: Joined | None = None,
 ) -> list[ScoreMatrix]:
     """Return the tasks of a mean to rank models on, without incomplete groups.
 
-    A task in parts is one of them, with its mean over the parts, as MTEB's score is.
+    A task in parts is one of them, with its mean over the parts, as MTEB's score is. Tasks in
+    ``joined`` are not joined again, and others are added to it: means share their tasks.
     """
-    task_matrices, _ = pair_results(
-        results, metric=column.metric or None, tasks=list(column.weights), names=names, whole=True
-    )
+    joined = {} if joined is None else joined
+    metric = column.metric or None
+    new_tasks = [task for task in column.weights if (task, metric) not in joined]
+    for task in new_tasks:
+        joined[task, metric] = None
+    if new_tasks:
+        matrices_of_new, _ = pair_results(
+            results, metric=metric, tasks=new_tasks, names=names, whole=True
+        )
+        for matrix in matrices_of_new:
+            joined[matrix.task, metric] = matrix
+    of_tasks = [joined[task, metric] for task in sorted(column.weights)]
+    task_matrices = [matrix for matrix in of_tasks if matrix is not None]
     matrices = {matrix.task: matrix for matrix in rankable(task_matrices)}
     # A group counts as one task, so it needs all its parts.
     complete: set[str] = set()
@@ -378,8 +396,9 @@ def mean_comparisons(
 ) -> tuple[MeanComparison, ...]:
     """Return the comparisons on the means of a tier's benchmarks, in the order of its rankings."""
     comparisons = []
+    joined: Joined = {}  # a task is of several means
     for title, column in ranked_columns(tier).items():
-        parts = column_matrices(results, column, names=names)
+        parts = column_matrices(results, column, names=names, joined=joined)
         if not procedure.clusters:  # queries count as independent
             parts = [replace(part, clusters=()) for part in parts]
         if parts:

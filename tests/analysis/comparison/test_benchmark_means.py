@@ -3,10 +3,12 @@
 import math
 
 import pytest
-from helpers.records import amend, benchmark_record, make
+from helpers.records import amend, benchmark_record, make, tier_records
 
+from qwen3nb.analysis.comparison.alignment import scores_by
 from qwen3nb.analysis.comparison.benchmark_means import (
     benchmark_columns,
+    column_matrices,
     column_mean,
     counted_tasks,
     main_score,
@@ -15,7 +17,7 @@ from qwen3nb.analysis.comparison.benchmark_means import (
 )
 from qwen3nb.answers.board.ranks import rank_table, standings
 from qwen3nb.answers.comparison import compare
-from qwen3nb.records.record import MTEBScore
+from qwen3nb.records.record import MTEBScore, read_record
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 
 MODEL = "intfloat/e5-base-v2"  # MTEB lists only models that it knows
@@ -145,3 +147,40 @@ def test_missing_tasks_of_rankings_without_a_benchmark_are_not_counted():
     assert missing_tasks(["A"], "all tasks") == []
     kind = "MTEB(eng, v2): Summarization"
     assert missing_tasks(BENCHMARKS["MTEB(eng, v2)"].types["Summarization"], kind) == []
+
+
+def test_means_share_the_scores_of_their_tasks():
+    """A task of MTEB is of the mean over all tasks and of that of its type."""
+    results = [*tier_records("a", mean=0.4), *tier_records("b", mean=0.6)]
+    over_tasks, _, *by_type = [
+        column for column in tier_columns("full") if "MTEB" in column.benchmark
+    ]
+    joined = {}
+    matrices = {
+        matrix.task: matrix for matrix in column_matrices(results, over_tasks, joined=joined)
+    }
+    assert len(matrices) == 41
+    for column in by_type:
+        shared = column_matrices(results, column, joined=joined)
+        alone = column_matrices(results, column)
+        assert [matrix.task for matrix in shared] == [matrix.task for matrix in alone]
+        for matrix, same in zip(shared, alone, strict=True):
+            assert matrix is matrices[matrix.task]
+            assert (matrix.scores == same.scores).all()
+
+
+def test_scores_of_a_record_are_read_when_they_are_needed(tmp_path, monkeypatch):
+    file = make("a", [0.25, 0.75], task="SciFact", metric="nDCG@10").save(tmp_path)
+    stored, _ = read_record(file)
+    reads = []
+    read = type(stored.scores).array
+
+    def counted(scores, column):
+        reads.append(column)
+        return read(scores, column)
+
+    monkeypatch.setattr(type(stored.scores), "array", counted)
+    column = scores_by("nDCG@10", stored)
+    before = len(reads)
+    assert column.scores.tolist() == [0.25, 0.75]
+    assert len(reads) == before + 1
