@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 _DONE, _FAILED = b"=", b"!"  # how the answer of the other process begins
+_WAITING = 6  # times as long may a copy last that waits, such as for a thread that it lacks
 
 
 class BoundError(ValueError):
@@ -23,7 +24,7 @@ def bounded_text(call: Callable[[], str], *, seconds: int, memory: int, most_byt
 
     Args:
         call: what may have no end.
-        seconds: of processor time.
+        seconds: of processor time; a call that waits may last six times as long.
         memory: bytes beside those that this process has.
         most_bytes: of the text in UTF-8.
 
@@ -79,6 +80,8 @@ def _limit(seconds: int, memory: int) -> None:
     import psutil
 
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_WAITING * seconds)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     most = psutil.Process().memory_info().vms + memory

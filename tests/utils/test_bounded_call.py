@@ -6,6 +6,7 @@ import signal
 import psutil
 import pytest
 
+from qwen3nb.utils import bounded_call
 from qwen3nb.utils.bounded_call import BoundError, bounded_text
 
 
@@ -46,6 +47,13 @@ def test_what_is_beyond_a_limit_is_an_error(function, message):
     with pytest.raises(BoundError, match=message):
         call(function)
     assert psutil.Process().children() == children
+
+
+def test_a_call_that_waits_for_ever_ends(monkeypatch):
+    """Such as for a lock that another thread held when the process was copied."""
+    monkeypatch.setattr(bounded_call, "_WAITING", 1)
+    with pytest.raises(BoundError, match="it takes more than 1 s"):
+        call(lambda: str(signal.pause()))
 
 
 def test_it_holds_where_the_end_of_children_is_ignored():
