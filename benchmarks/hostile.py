@@ -605,11 +605,10 @@ def _notebook(folder: Path) -> list[str]:
     return ["run", str(folder / "mine.ipynb"), "--help"]
 
 
-def _judge(*more: str) -> Callable[[Path], list[str]]:
+def _judge(option: str, name: str) -> Callable[[Path], list[str]]:
     def arguments(folder: Path) -> list[str]:
         files = ["--queries", str(folder / "queries.tsv"), "--documents"]
         files += [str(folder / "documents.jsonl"), "--grades", str(folder / "grades.jsonl")]
-        option, name = more
         models = ["--model", "bm25,random:8", "--grader", "me"]
         return ["judge", *files, *models, option, str(folder / name)]
 
@@ -628,10 +627,6 @@ def _adapted(folder: Path) -> list[str]:
 
 def _vectors(folder: Path) -> list[str]:
     return ["cache", "verify", str(folder / "parts")]
-
-
-def _release(folder: Path) -> list[str]:
-    return ["verify", str(folder / "v1")]
 
 
 def _difference(folder: Path) -> list[str]:
