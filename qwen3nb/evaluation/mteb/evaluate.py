@@ -34,6 +34,7 @@ from qwen3nb.datasets.judgements import (
 )
 from qwen3nb.datasets.mirror import data_revision, hub_access, load_data, local_data, needs
 from qwen3nb.datasets.rows import DataError, listed
+from qwen3nb.evaluation.mteb.labels import labels_read_once
 from qwen3nb.evaluation.mteb.per_query import (
     PREDICTED_TYPES,
     metrics_of,
@@ -221,13 +222,14 @@ def _evaluate_by_mteb(
         predictions_folder = None
         if kind in PREDICTED_TYPES:
             predictions_folder = folder / "predictions"
-        outcome = _task_result(
-            model_of_mteb,
-            task,
-            cache=cache,
-            predictions_folder=predictions_folder,
-            options={"batch_size": batch_size, "show_progress_bar": False},
-        )
+        with labels_read_once(task):
+            outcome = _task_result(
+                model_of_mteb,
+                task,
+                cache=cache,
+                predictions_folder=predictions_folder,
+                options={"batch_size": batch_size, "show_progress_bar": False},
+            )
         digest = ""
         if results_folder is not None:
             digests = keep_results(folder / "results", results_folder)
