@@ -60,7 +60,7 @@ from qwen3nb.models.capabilities import (
     reranks_only,
 )
 from qwen3nb.models.search.dense import as_searcher
-from qwen3nb.models.search.mteb_rows import task_languages
+from qwen3nb.models.search.mteb_rows import ColumnValues, task_languages
 from qwen3nb.models.search.words import stated_words, words_of_languages
 from qwen3nb.records.details import DataFacts, SearchFacts
 from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo, is_substitute
@@ -370,8 +370,8 @@ def data_counts(task: AbsTask) -> dict[str, int]:
             # zeros: a query without a relevant document scores 0.
             counts_of_judgements = judgement_counts(
                 part.data["relevant_docs"],
-                queries=part.data["queries"]["id"],
-                documents=corpus["id"],
+                queries=ColumnValues(part.data["queries"], "id"),
+                documents=ColumnValues(corpus, "id"),
                 place=f"{task.metadata.name}{part.prefix}",
                 zeros=True,
             )
@@ -384,7 +384,9 @@ def data_counts(task: AbsTask) -> dict[str, int]:
 
 def _joined_texts(corpus: Any) -> Iterator[str]:
     """Yield the title and text of each document, as one text."""
-    columns = [corpus[name] for name in ("title", "text") if name in corpus.column_names]
+    columns = [
+        ColumnValues(corpus, name) for name in ("title", "text") if name in corpus.column_names
+    ]
     for texts in zip(*columns, strict=True):
         yield " ".join(str(text or "") for text in texts)
 

@@ -32,7 +32,7 @@ from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, numbered, 
 from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.metrics.retrieval import Run, ranking, recorded_measures, score_run
 from qwen3nb.metrics.run_arrays import RunBuilder
-from qwen3nb.models.search.mteb_rows import joined_query
+from qwen3nb.models.search.mteb_rows import ColumnValues, joined_query
 from qwen3nb.records.details import TOP_DEPTH
 from qwen3nb.records.record import Part, TaskInfo
 
@@ -322,7 +322,7 @@ def _judged_run(task: AbsTask, part: Slice, rankings: Any) -> tuple[Any, Any]:
     Some tasks exclude the document with the query's own id. Others merge the queries of one user:
     with the best score of every document, and their (equal) judgements.
     """
-    queries = set(part.data["queries"]["id"])
+    queries = set(ColumnValues(part.data["queries"], "id"))
     judgements = {
         query: grades for query, grades in part.data["relevant_docs"].items() if query in queries
     }
@@ -496,7 +496,7 @@ def _document_texts(corpus: Any, names: Collection[str]) -> dict[str, DocumentTe
     """Return the documents of these names; only the ids of other rows are read."""
     if not names:
         return {}
-    positions = [row for row, name in enumerate(corpus["id"]) if str(name) in names]
+    positions = [row for row, name in enumerate(ColumnValues(corpus, "id")) if str(name) in names]
     texts = {}
     for row in corpus.select(positions):
         text = DocumentText(str(row.get("title") or ""), str(row["text"] or ""))

@@ -17,6 +17,7 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.models.capabilities import SEARCH_TYPES
+from qwen3nb.models.search.mteb_rows import ColumnValues
 from qwen3nb.tiers import BENCHMARKS, NANO, TIERS, Benchmark
 from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.choices import check_choice, split_names
@@ -430,10 +431,12 @@ def sample_positions(count: int, limit: int) -> list[int]:
 def _sample_collection(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
     """Sample the judged queries; keep their documents and candidates, and sample the others."""
     judgements, candidates = data["relevant_docs"], data.get("top_ranked")
-    judged_rows = [row for row, query in enumerate(data["queries"]["id"]) if query in judgements]
+    judged_rows = [
+        row for row, query in enumerate(ColumnValues(data["queries"], "id")) if query in judgements
+    ]
     sampled_rows = [judged_rows[position] for position in sample_positions(len(judged_rows), limit)]
     queries = data["queries"].select(sampled_rows)
-    sampled_names = set(queries["id"])
+    sampled_names = set(ColumnValues(queries, "id"))
     judgements = {query: grades for query, grades in judgements.items() if query in sampled_names}
     # Judged documents and candidates are kept, as scores need them.
     needed_documents: set[str] = set()
@@ -443,7 +446,7 @@ def _sample_collection(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
         candidates = {query: candidates[query] for query in candidates if query in judgements}
         for documents in candidates.values():
             needed_documents.update(documents)
-    kept_rows = _kept_rows(data["corpus"]["id"], needed_documents, limit)
+    kept_rows = _kept_rows(ColumnValues(data["corpus"], "id"), needed_documents, limit)
     return {
         **data,
         "queries": queries,
@@ -453,7 +456,7 @@ def _sample_collection(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
     }
 
 
-def _kept_rows(documents: Sequence[str], needed: Collection[str], limit: int) -> list[int]:
+def _kept_rows(documents: Iterable[str], needed: Collection[str], limit: int) -> list[int]:
     """Return the rows of the needed documents, and of a sample of the others, ascending."""
     needed_rows = [row for row, document in enumerate(documents) if document in needed]
     other_rows = [row for row, document in enumerate(documents) if document not in needed]

