@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, TypeAlias, Unpack
 
 from qwen3nb.cluster.nodes import (
     LOCAL,
-    Cluster,
     ClusterError,
     KnownNodes,
     Node,
+    Ray,
     Reference,
     cause,
     connected,
@@ -142,8 +142,15 @@ def encode_on_cluster(
             facts=nodes.expected,
             environment=sent_environment(),
         )
+        parts = []
         show_progress = options.get("show_progress", True)
-        return _Encoding(cluster, nodes, job).run(size, show_progress=show_progress)
+        with text_bar(Path(model).name, cuts.source.texts, show=show_progress) as bar:
+            for part in _encoded_parts(cluster.ray, nodes, job, size):
+                parts.append(part)
+                bar.update(part.shard.texts)
+    digests = {part.shard.file: part.sha256 for part in parts}
+    vectors = finish_shards(folder, read_shards(folder / PLAN), digests)
+    return EncodedShards(folder, vectors, kept=sum(part.existed for part in parts))
 
 
 def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> WorkerSize:
@@ -230,79 +237,71 @@ class ShardWorker:
         return encoder, start_shards(job.folder, job.cuts, model_of(encoder, job.role))
 
 
-class _Encoding:
-    """The parts of a job, and the pool of workers that encodes them."""
+def _encoded_parts(
+    ray: Ray, nodes: KnownNodes, job: _EncodeJob, size: WorkerSize
+) -> Iterator[EncodedPart]:
+    """Yield each part once a worker has encoded it, or found it.
 
-    def __init__(self, cluster: Cluster, nodes: KnownNodes, job: _EncodeJob) -> None:
-        self._ray = cluster.ray
-        self._nodes = nodes
-        self._job = job
-        self._encoded: dict[str, EncodedPart] = {}  # by file
-
-    def run(self, size: WorkerSize, *, show_progress: bool) -> EncodedShards:
-        """Encode all parts, and write the manifest."""
-        source, shards = self._job.cuts
-        label = Path(self._job.model).name
-        with text_bar(label, source.texts, show=show_progress) as bar:
-            while len(self._encoded) < len(shards):
-                try:
-                    for part in self._encode_parts(size):
-                        self._encoded[part.shard.file] = part
-                        bar.update(part.shard.texts)
-                except self._ray.exceptions.RayTaskError as error:
-                    self._refuse_node(error.cause)
-                except self._ray.exceptions.RayError as error:
-                    # Parts begin in their order.
-                    left = [shard.file for shard in shards if shard.file not in self._encoded]
-                    raise ClusterError(
-                        f"{left[0]}, or one soon after it: its worker died, and Ray has not "
-                        f"started it again: {cause(error)}. Finished parts are kept. If there is "
-                        "not enough memory, --batch-size or --max-length need less"
-                    ) from None
-        digests = {file: part.sha256 for file, part in self._encoded.items()}
-        vectors = finish_shards(self._job.folder, read_shards(self._job.folder / PLAN), digests)
-        number_kept = sum(part.existed for part in self._encoded.values())
-        return EncodedShards(self._job.folder, vectors, number_kept)
-
-    def _encode_parts(self, size: WorkerSize) -> Iterator[EncodedPart]:
-        """Yield each part that is left, once a worker has encoded it."""
-        from ray.util.actor_pool import ActorPool
-
-        shards = [shard for shard in self._job.cuts.shards if shard.file not in self._encoded]
-        actor = self._ray.remote(ShardWorker).options(
-            num_cpus=size.cores,
-            num_gpus=size.gpus,
-            max_restarts=_RESTARTS,
-            max_task_retries=-1,  # as often as its worker is restarted
-            label_selector=self._nodes.selector,
-        )
-        workers = [actor.remote(self._job) for _ in range(min(size.count, len(shards)))]
-        pool = ActorPool(workers)
+    A node whose worker cannot load the model is refused, and what is left goes to the others.
+    """
+    left = {shard.file: shard for shard in job.cuts.shards}
+    while left:
         try:
-            for shard in shards:
-                pool.submit(_encode_with, shard)
-            while pool.has_next():
-                try:
-                    yield pool.get_next_unordered(timeout=_SECONDS_TO_WAIT)
-                except TimeoutError:
-                    self._nodes.check_presence(cpus=size.cores, gpus=size.gpus)
-                # Without a part, a worker makes room for one whose node is gone.
-                while pool.has_free():
-                    self._ray.kill(pool.pop_idle())
-        finally:
-            for worker in workers:
-                self._ray.kill(worker)
+            for part in _parts_of_pool(ray, nodes, job, size, shards=[*left.values()]):
+                del left[part.shard.file]
+                yield part
+        except ray.exceptions.RayTaskError as error:
+            _refuse_node(nodes, error.cause)
+        except ray.exceptions.RayError as error:
+            first = next(iter(left))  # parts begin in their order
+            raise ClusterError(
+                f"{first}, or one soon after it: its worker died, and Ray has not started it "
+                f"again: {cause(error)}. Finished parts are kept. If there is not enough memory, "
+                "--batch-size or --max-length need less"
+            ) from None
 
-    def _refuse_node(self, error: Exception) -> None:
-        """Refuse the node of a worker that could not load; raise any other error of a worker."""
-        if not isinstance(error, LoadError):
-            raise error
-        node, problem = error.args
-        try:
-            self._nodes.refuse({node: str(problem)})
-        except ClusterError:  # no other node is left
-            raise problem from None
+
+def _parts_of_pool(
+    ray: Ray, nodes: KnownNodes, job: _EncodeJob, size: WorkerSize, *, shards: Sequence[Shard]
+) -> Iterator[EncodedPart]:
+    """Yield each of these parts, encoded by new workers, which end afterwards."""
+    from ray.util.actor_pool import ActorPool
+
+    actor = ray.remote(ShardWorker).options(
+        num_cpus=size.cores,
+        num_gpus=size.gpus,
+        max_restarts=_RESTARTS,
+        max_task_retries=-1,  # as often as its worker is restarted
+        label_selector=nodes.selector,
+    )
+    workers = [actor.remote(job) for _ in range(min(size.count, len(shards)))]
+    pool = ActorPool(workers)
+    try:
+        for shard in shards:
+            pool.submit(_encode_with, shard)
+        while pool.has_next():
+            try:
+                yield pool.get_next_unordered(timeout=_SECONDS_TO_WAIT)
+            except TimeoutError:
+                nodes.check_presence(cpus=size.cores, gpus=size.gpus)
+            # Without a part, a worker makes room for one whose node is gone.
+            while pool.has_free():
+                ray.kill(pool.pop_idle())
+    finally:
+        for worker in workers:
+            ray.kill(worker)
 
 
 def _encode_with(worker: Worker, shard: Shard) -> Reference:
     return worker.encode.remote(shard)
+
+
+def _refuse_node(nodes: KnownNodes, error: Exception) -> None:
+    """Refuse the node of a worker that could not load; raise any other error of a worker."""
+    if not isinstance(error, LoadError):
+        raise error
+    node, problem = error.args
+    try:
+        nodes.refuse({node: str(problem)})
+    except ClusterError:  # no other node is left
+        raise problem from None

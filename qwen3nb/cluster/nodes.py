@@ -14,7 +14,6 @@ name) or ``ray://host:port`` (a client outside the cluster).
 from __future__ import annotations
 
 import getpass
-import io
 import logging
 import os
 import re
@@ -24,12 +23,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 
@@ -67,23 +67,44 @@ _RECONNECTION = ("RAY_gcs_rpc_server_reconnect_timeout_s", 60.0)
 _RECONNECTION_OF_CLIENT = ("RAY_CLIENT_RECONNECT_GRACE_PERIOD", 30.0)
 _SHARE_TO_WAIT = 2 / 3  # of these seconds
 _CLOCK_TOLERANCE = 60.0  # seconds that the clock of a node may differ
-# Default settings of Ray; the environment takes precedence.
+# Default settings of Ray, set before it is loaded; the environment takes precedence.
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no usage reports
     "RAY_task_oom_retries": "3",  # otherwise a run too large for its node is repeated forever
     # Workers begin at low priority. On a busy machine that takes longer than a minute, after which
     # Ray would begin with another one, over and over.
     "RAY_worker_register_timeout_seconds": "600",
-    "RAY_DEDUP_LOGS": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",  # of this process too, whose log is the terminal
+    # What Ray would print in this process: for a node that died, hundreds of lines.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^",
 }
-_LISTENER = "ray_listen_error_messages"  # name of the thread of Ray that prints for it
 _AUTHENTICATION = "RAY_AUTH_MODE"  # set by our own Ray; would prevent connecting to another
 _BYTES_OF_STORE = 512 << 20  # shared memory of our own Ray, used only for files of runs
 
 
 class ClusterError(click.ClickException):
     """No cluster to work on; the message says what to do."""
+
+
+class _Absence:
+    """The time for which something that should be there is not."""
+
+    def __init__(self) -> None:
+        """Begin with its presence."""
+        self._since: float | None = None  # by the monotonic clock
+
+    def end(self) -> None:
+        """Note that it is there."""
+        self._since = None
+
+    def go_on(self, *, notice: str, error: str, patience: float) -> None:
+        """Note that it is not: print the notice once; raise the error after seconds of patience."""
+        current_time = time.monotonic()
+        if self._since is None:
+            self._since = current_time
+            tqdm.write(notice, file=sys.stderr)
+        elif current_time > self._since + patience:
+            raise ClusterError(f"{error}. {HOW_TO_RESUME}")
 
 
 class Head:
@@ -96,7 +117,7 @@ class Head:
             variable, seconds = _RECONNECTION_OF_CLIENT
         self.address = target.removeprefix("ray://")
         self._patience = _SHARE_TO_WAIT * float(os.environ.get(variable, seconds))
-        self._silent_since: float | None = None  # by the monotonic clock; None while it answers
+        self._absence = _Absence()
 
     def answers(self) -> bool:
         """Return whether the head answers; print once that it does not.
@@ -106,19 +127,12 @@ class Head:
         try:
             _connection(self.address).close()
         except OSError as error:
-            self._wait(f"Ray's head at {self.address} does not answer ({error})")
-            return False
-        self._silent_since = None
-        return True
-
-    def _wait(self, problem: str) -> None:
-        current_time = time.monotonic()
-        if self._silent_since is None:
-            self._silent_since = current_time
+            problem = f"Ray's head at {self.address} does not answer ({error})"
             wait = f"waiting up to {self._patience:.0f} s for its restart"
-            tqdm.write(f"{problem}; {wait}", file=sys.stderr)
-        elif current_time > self._silent_since + self._patience:
-            raise ClusterError(f"{problem}. {HOW_TO_RESUME}")
+            self._absence.go_on(notice=f"{problem}; {wait}", error=problem, patience=self._patience)
+            return False
+        self._absence.end()
+        return True
 
 
 class Cluster(NamedTuple):
@@ -137,6 +151,8 @@ def connected(address: str = LOCAL) -> Iterator[Cluster]:
     Raises:
         ClusterError: Ray is not installed, or no cluster answers at ``address``.
     """
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError:
@@ -147,8 +163,6 @@ def connected(address: str = LOCAL) -> Iterator[Cluster]:
         yield Cluster(ray)
         return
     target = _answering_address(address)
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
     authentication = os.environ.get(_AUTHENTICATION)
     try:
         _start(ray, target)
@@ -161,13 +175,11 @@ def connected(address: str = LOCAL) -> Iterator[Cluster]:
     if not target.startswith("ray://"):
         target = ray.get_runtime_context().gcs_address
     try:
-        with redirect_stdout(cast(IO[str], _WithoutDumps(sys.stdout))):
-            yield Cluster(ray, Head(target))
+        yield Cluster(ray, Head(target))
     except ConnectionError as error:  # of a client
         raise ClusterError(f"the connection to Ray is lost: {error}. {HOW_TO_RESUME}") from None
     finally:
-        with redirect_stdout(io.StringIO()):  # what the listener has not printed yet
-            ray.shutdown()
+        ray.shutdown()
         os.environ.pop(_AUTHENTICATION, None)
         if authentication is not None:
             os.environ[_AUTHENTICATION] = authentication
@@ -188,22 +200,6 @@ def _start(ray: Ray, target: str) -> None:
         ray.init(address=target, **options)
     if threading.current_thread() is threading.main_thread():  # where Ray sets its own handler
         signal.signal(signal.SIGTERM, our_handler)
-
-
-class _WithoutDumps:
-    """A stream without what Ray's listener prints: hundreds of lines for each node that died."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Write a text, unless the thread is Ray's listener."""
-        if threading.current_thread().name == _LISTENER:
-            return len(text)
-        return self._stream.write(text)
 
 
 @contextmanager
@@ -307,11 +303,12 @@ def nodes_of(ray: Ray) -> list[Node]:
     Several nodes of one machine share its address, and are distinguished by Ray's names.
     """
     descriptions = [description for description in ray.nodes() if description["Alive"]]
-    names = [_node_name(description) for description in descriptions]
+    count_by_name = Counter(description["NodeName"] for description in descriptions)
     nodes = []
-    for description, name in zip(descriptions, names, strict=True):
+    for description in descriptions:
+        name = description["NodeName"]  # its address, unless it was given another one
         resources = description["Resources"]
-        if names.count(name) > 1:  # several nodes on one machine
+        if count_by_name[name] > 1:  # several nodes on one machine
             name = f"{name} ({description['NodeID'][:6]})"
         node = Node(
             id=description["NodeID"],
@@ -323,10 +320,6 @@ def nodes_of(ray: Ray) -> list[Node]:
         if node.cpus:  # others take no runs
             nodes.append(node)
     return sorted(nodes, key=lambda node: node.name)
-
-
-def _node_name(description: Mapping[str, str]) -> str:
-    return description.get("NodeName") or description["NodeManagerAddress"]
 
 
 def sent_environment() -> dict[str, str]:
@@ -506,7 +499,7 @@ class KnownNodes:
         self._refused: dict[str, str] = {}  # the reasons, likewise
         self._lock = threading.RLock()  # reentrant: `examine` calls `refuse`
         self._last_check = 0.0  # time of the monotonic clock
-        self._without_nodes_since: float | None = None  # likewise; None while there are nodes
+        self._absence = _Absence()  # of nodes for runs
 
     def name(self, node: str) -> str:
         """Return the name of a node, given by Ray's id, which may have joined just now."""
@@ -575,11 +568,12 @@ class KnownNodes:
                 if node.id not in self._names:
                     self._names[node.id] = node.name
                     reports[node.id] = self._request_report(node)
-            # Now all nodes write their reports in parallel.
             requested = time.time()
-            deadline = time.monotonic() + _SECONDS_TO_ANSWER
+            if reports:  # which all nodes write in parallel
+                count = len(reports)
+                self._ray.wait([*reports.values()], num_returns=count, timeout=_SECONDS_TO_ANSWER)
             for node_id, reference in reports.items():
-                reason = self._reason_to_refuse(reference, requested=requested, deadline=deadline)
+                reason = self._reason_to_refuse(reference, requested=requested)
                 if reason:
                     reasons[node_id] = reason
             if reasons:
@@ -599,18 +593,16 @@ class KnownNodes:
         )
         return task.remote(self._facts, sent_environment(), str(Path.cwd()), self._folders)
 
-    def _reason_to_refuse(self, reference: Reference, *, requested: float, deadline: float) -> str:
+    def _reason_to_refuse(self, reference: Reference, *, requested: float) -> str:
         """Return why a node is refused, from its report; empty if it is not, or is gone.
 
         Args:
-            reference: Ray's reference to what `report_of_node` returns.
+            reference: Ray's reference to what `report_of_node` returns, if that has ended.
             requested: when that was requested, in seconds since the epoch.
-            deadline: of the report, by the monotonic clock.
         """
         errors = self._ray.exceptions
         try:
-            seconds = max(0, deadline - time.monotonic())
-            report = self._ray.get(reference, timeout=seconds)
+            report = self._ray.get(reference, timeout=0)
         except (errors.TaskUnschedulableError, errors.NodeDiedError):
             return ""  # the node is gone
         except errors.RayError as error:
@@ -643,14 +635,14 @@ class KnownNodes:
         # Without its head, Ray would wait to list the nodes.
         if self._head is not None and not self._head.answers():
             return
-        minutes = f"{_SECONDS_WITHOUT_NODES / 60:.0f} min"
         # Ray itself would wait for nodes forever, without a word.
-        nodes = self._accepted()
-        if any(node.cpus >= cpus and node.gpus >= gpus for node in nodes):
-            self._without_nodes_since = None
-        elif self._without_nodes_since is None:
-            self._without_nodes_since = current_time
-            wait = f"waiting up to {minutes} for one to join (Ctrl-C ends this)"
-            tqdm.write(f"no node for runs is there; {wait}. {HOW_TO_RESUME}", file=sys.stderr)
-        elif current_time > self._without_nodes_since + _SECONDS_WITHOUT_NODES:
-            raise ClusterError(f"no node for runs for {minutes}. {HOW_TO_RESUME}")
+        if any(node.cpus >= cpus and node.gpus >= gpus for node in self._accepted()):
+            self._absence.end()
+            return
+        minutes = f"{_SECONDS_WITHOUT_NODES / 60:.0f} min"
+        wait = f"waiting up to {minutes} for one to join (Ctrl-C ends this)"
+        self._absence.go_on(
+            notice=f"no node for runs is there; {wait}. {HOW_TO_RESUME}",
+            error=f"no node for runs for {minutes}",
+            patience=_SECONDS_WITHOUT_NODES,
+        )

@@ -24,7 +24,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import select
+import queue
 import signal
 import subprocess
 import sys
@@ -34,9 +34,11 @@ from contextlib import suppress
 # Imports are minimal and late: a run waits for its guard.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
-    from typing import Any, TypedDict, Unpack
+    from typing import TypedDict, Unpack
+
+    import psutil
 
     class Orders(TypedDict, total=False):
         """What a guard does, besides running a command; see `guard` and `main`."""
@@ -53,7 +55,7 @@ _SECONDS_TO_END = 5.0  # for a guard that ends a run
 _SECONDS_TO_CLEAN_UP = 2.0  # for processes that clean up after others
 _SECONDS_TO_COPY = 5.0  # for what a process printed last
 _SECONDS_TO_DIE = 4.0  # for a killed process
-_SIGNALS_AT_ONCE = 512
+_SECONDS_BETWEEN_KILLS = 0.01  # of descendants that start others meanwhile
 # Requests of the system call prctl, on Linux.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -230,9 +232,9 @@ def guard(
         environment["TMPDIR"] = tempfile.mkdtemp(prefix="qwen3nb-")
         leftovers.append(environment["TMPDIR"])
     # Before the child is started, so that no signal can end the guard and leave the child.
-    wait_for_signals = _catch_signals()
+    signals = _caught_signals()
     child = _start_child(command, environment)
-    ended_by_itself = _wait_for_end(child, owners, wait_for_signals)
+    ended_by_itself = _wait_for_end(child, owners, signals)
     _kill_descendants(child)
     an_owner_is_gone = not _are_alive(owners)
     if an_owner_is_gone and remove_if_lost:
@@ -248,9 +250,12 @@ def guard(
 
 
 def _kill_worker_of_dead_ray(owners: Sequence[int]) -> None:
-    """Kill the worker if only Ray itself is gone: the driver notices that once the worker is."""
+    """Kill the worker if only Ray itself is gone: the driver notices that once the worker is.
+
+    Ray's workers end by themselves, unless a Ray that nobody waits for still has an id.
+    """
     *waiter_and_worker, _raylet = owners
-    if _are_alive(waiter_and_worker):
+    if waiter_and_worker and _are_alive(waiter_and_worker):
         worker = waiter_and_worker[-1]
         os.kill(worker, signal.SIGKILL)
 
@@ -265,24 +270,13 @@ def _remove(leftovers: Iterable[str]) -> None:
             os.unlink(path)  # noqa: PTH108 - without the import of pathlib
 
 
-def _catch_signals() -> Callable[[float], set[int]]:
-    """Return a function that waits for seconds or a signal, and returns the received signals."""
-    # Python writes the number of each signal to this pipe, which ends a wait for its other end.
-    read_end, write_end = os.pipe()
-    os.set_blocking(read_end, False)
-    os.set_blocking(write_end, False)
-    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+def _caught_signals() -> queue.SimpleQueue[int]:
+    """Let signals no longer end this process; return a queue that gets the number of each."""
+    # A handler may interrupt the `get` of this kind of queue, and ends its wait by `put`.
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-        # With a handler, even one that does nothing, the signal does not end this process.
-        signal.signal(number, lambda *_: None)
-
-    def wait_for_signals(seconds: float) -> set[int]:
-        readable, _, _ = select.select([read_end], [], [], seconds)
-        if not readable:
-            return set()
-        return set(os.read(read_end, _SIGNALS_AT_ONCE))
-
-    return wait_for_signals
+        signal.signal(number, lambda number, _frame: signals.put(number))
+    return signals
 
 
 def _start_child(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -310,18 +304,17 @@ def _start_child(command: Sequence[str], environment: Mapping[str, str]) -> subp
 
 
 def _wait_for_end(
-    child: subprocess.Popen[bytes],
-    owners: Sequence[int],
-    wait_for_signals: Callable[[float], set[int]],
+    child: subprocess.Popen[bytes], owners: Sequence[int], signals: queue.SimpleQueue[int]
 ) -> bool:
     """Wait until a child ends; return False if it has to be ended."""
     while not _has_ended(child):
-        signals = wait_for_signals(_SECONDS_BETWEEN_LOOKS)
-        must_end = signal.SIGTERM in signals or signal.SIGHUP in signals
+        number = None
+        with suppress(queue.Empty):
+            number = signals.get(timeout=_SECONDS_BETWEEN_LOOKS)
         # The caller kills a child that has not ended.
-        if must_end or not _are_alive(owners):
+        if number in (signal.SIGTERM, signal.SIGHUP) or not _are_alive(owners):
             return _has_ended(child)
-        if signal.SIGINT in signals:
+        if number == signal.SIGINT:
             # An interrupt is passed on to the whole process group of the child.
             with suppress(ProcessLookupError, PermissionError):  # it has just ended
                 os.killpg(child.pid, signal.SIGINT)
@@ -329,87 +322,68 @@ def _wait_for_end(
 
 
 def _has_ended(child: subprocess.Popen[bytes]) -> bool:
-    """Return whether a child has ended; collect the statuses of ended orphans, too."""
-    any_child = -1  # orphans, too, as the guard adopts them on Linux
+    """Return whether a child has ended; see `_any_is_left`."""
+    _any_is_left(child)
+    return child.returncode is not None
+
+
+def _any_is_left(child: subprocess.Popen[bytes]) -> bool:
+    """Collect the statuses of children that have ended; return whether any other is left.
+
+    On Linux, descendants without a parent are children of the guard, too.
+    """
+    any_child = -1
     while True:
         try:
             pid, status = os.waitpid(any_child, os.WNOHANG)
         except ChildProcessError:  # no child is left
-            break
+            return False
         if pid == 0:  # the children that are left still run
-            break
+            return True
         if pid == child.pid:
             child.returncode = os.waitstatus_to_exitcode(status)
-    return child.returncode is not None
 
 
 def _are_alive(owners: Sequence[int]) -> bool:
-    """Return whether each process is still the parent of the previous one, and not a zombie."""
+    """Return whether each process is still the parent of the previous one, the first of this."""
     # The system gives a process another parent if its own dies, even if the id is used again.
-    if not owners or os.getppid() != owners[0]:
+    if os.getppid() != owners[0]:
         return False
     if len(owners) == 1:  # known without the import of psutil
         return True
     import psutil
 
     try:
-        process = psutil.Process(owners[0])
-        # Each owner must still be the parent of the one before it.
-        for parent_pid in owners[1:]:
-            if process.ppid() != parent_pid:
+        process = psutil.Process()
+        for owner in owners:
+            if process.ppid() != owner:
                 return False
-            process = psutil.Process(parent_pid)
-        # A zombie has ended, but still has an id.
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
+            process = psutil.Process(owner)
     except psutil.NoSuchProcess:
         return False
+    return True
 
 
 def _kill_descendants(child: subprocess.Popen[bytes]) -> None:
     """Kill all descendants; processes that clean up get some time first."""
     started = time.monotonic()
-    while not _has_ended(child) or _has_descendants():
+    while _any_is_left(child):
         import psutil
 
         elapsed = time.monotonic() - started
         if elapsed > _SECONDS_TO_DIE:
             return
-        may_clean_up = elapsed <= _SECONDS_TO_CLEAN_UP
-        for process in _descendants():
+        for process in psutil.Process().children(recursive=True):
             with suppress(psutil.Error):  # gone, or of another user
                 # Resource trackers remove shared memory and files of the others, and then end.
-                if may_clean_up and _cleans_up(process):
-                    continue
-                process.kill()
-        time.sleep(0.01)
+                if elapsed > _SECONDS_TO_CLEAN_UP or not _cleans_up(process):
+                    process.kill()
+        time.sleep(_SECONDS_BETWEEN_KILLS)
 
 
-def _cleans_up(process: Any) -> bool:
-    """Return whether a process removes files after others; False also if it cannot be seen."""
-    import psutil
-
-    try:
-        words = process.cmdline()
-    except psutil.Error:
-        return False
-    return any(word.startswith(_CLEANERS) for word in words)
-
-
-def _has_descendants() -> bool:
-    """Return whether there is a descendant; fast on Linux, elsewhere by a search."""
-    if sys.platform != "linux":
-        return bool(_descendants())
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return False
-    return True
-
-
-def _descendants() -> list[Any]:
-    import psutil
-
-    return list(psutil.Process().children(recursive=True))
+def _cleans_up(process: psutil.Process) -> bool:
+    """Return whether a process removes files after others."""
+    return any(word.startswith(_CLEANERS) for word in process.cmdline())
 
 
 def _exit_like(status: int) -> None:
@@ -435,8 +409,7 @@ def main(text: str, *command: str) -> None:
     between the first owner and the guard.
     """
     orders = json.loads(text)
-    if hasattr(signal, "SIGCHLD"):  # where ignored, the status of a child is lost
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where ignored, the status of a child is lost
     # Fork: the parent waits, and the child is the guard. Ray kills only the parent.
     if orders.pop("with_waiter", False):
         waiter = os.getpid()

@@ -193,13 +193,11 @@ def _pack(scratch: Path, request: Request, *, failed: bool) -> Path:
     """
     archive = scratch / "files.tar"
     partial_pages = scratch / "results" / "partial"
-    files = [scratch / "log"]
-    for folder in (scratch / "results", scratch / "book"):
-        # Links are the driver's own files; see `_link_reusable`.
-        files += [file for file in sorted(folder.rglob("*")) if not file.is_symlink()]
+    files = [scratch / "log", *scratch.glob("results/**/*"), *scratch.glob("book/**/*")]
     with tarfile.open(archive, "w") as tar:
         for file in files:
-            if not file.is_file():
+            # Links are the driver's own files; see `_link_reusable`.
+            if file.is_symlink() or not file.is_file():
                 continue
             # A notebook that stopped half-way is only of interest after a failure.
             if file.is_relative_to(partial_pages) and not failed:

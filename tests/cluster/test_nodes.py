@@ -6,7 +6,6 @@ import shutil
 import socket
 import sys
 import tempfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -36,6 +35,7 @@ from qwen3nb.cluster.nodes import (
 from qwen3nb.cluster.runs import Request, other_model, run_on_node
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model
+from qwen3nb.utils.children import run_program
 
 
 @pytest.fixture
@@ -80,16 +80,19 @@ def ray_of(answers):
     """Stand in for Ray with a node of each name, which answers so, or raises that."""
     ray = SimpleNamespace(nodes=lambda: [node(each, i) for i, each in enumerate(answers, start=1)])
 
+    def wait(numbers, num_returns, timeout):
+        assert (len(numbers), timeout) == (num_returns, 300)
+
     def get(number, timeout):
         answer = list(answers.values())[number - 1]
-        assert timeout <= 300
+        assert timeout == 0  # it was waited for
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     task = lambda on: SimpleNamespace(remote=lambda *_: int(on.node_id, 16))  # noqa: E731
     options = SimpleNamespace(options=lambda scheduling_strategy, **_: task(scheduling_strategy))
-    ray.remote, ray.get = lambda **_: lambda _: options, get
+    ray.remote, ray.wait, ray.get = lambda **_: lambda _: options, wait, get
     gone = dict.fromkeys(("TaskUnschedulableError", "NodeDiedError"), LookupError)
     ray.exceptions = SimpleNamespace(RayError=OSError, **gone)
     return ray
@@ -305,7 +308,7 @@ def test_what_listens_there_but_is_not_ray_is_refused(monkeypatch, answer):
     assert ("not Ray" if answer else "timed out") in message
 
 
-def test_the_head_is_looked_at_also_behind_a_client(monkeypatch, capsys):
+def test_the_head_is_looked_at_also_behind_a_client(monkeypatch):
     monkeypatch.setattr(os, "environ", dict(os.environ))
     monkeypatch.setattr(nodes, "_answering_address", lambda address: address)
     ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: None)
@@ -315,15 +318,29 @@ def test_the_head_is_looked_at_also_behind_a_client(monkeypatch, capsys):
     for address, head in (("ray://laptop:10001", "laptop:10001"), ("auto", "10.0.0.1:6379")):
         with connected(address) as cluster:
             assert cluster.head.address == head
-    with connected(address):
-        print("ours")
-        rays = threading.Thread(target=print, args=["a dump"], name="ray_listen_error_messages")
-        rays.start()
-        rays.join()
-    assert capsys.readouterr().out == "ours\n"
     lost = pytest.raises(ClusterError, match="the connection to Ray is lost: gone. What has fin")
     with lost, connected(address):
         raise ConnectionError("gone")
+
+
+# Join no cluster; then print as Ray does when it learns that a node has died.
+DUMP = """
+from contextlib import suppress
+from qwen3nb.cluster.nodes import ClusterError, connected
+with suppress(ClusterError), connected("no address"):
+    pass
+from ray._private.worker import print_to_stdstream
+print("ours")
+text = "The node has been marked dead.\\n\\nIts log was:"
+print_to_stdstream({"lines": [text, ""], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+"""
+
+
+@pytest.mark.usefixtures("_ray")
+def test_what_ray_prints_of_a_dead_node_is_left_out():
+    variables = {name: os.environ[name] for name in os.environ if not name.startswith("RAY_")}
+    done = run_program([sys.executable, "-c", DUMP], environment=variables)
+    assert (done.returncode, done.stdout) == (0, "ours\n"), done.stderr
 
 
 @pytest.mark.parametrize(("scheme", "patience"), [("", 40), ("ray://", 20)])
