@@ -10,9 +10,9 @@ If the guard itself is killed on Linux, so is the run.
 On Linux, orphaned descendants become children of the guard, so none is missed. Elsewhere, the guard
 misses descendants whose parents are all gone.
 
-Ray ends its workers and their children, but nothing if the node's Ray is killed. The guard of a run
-on a cluster therefore also watches the worker and the node's Ray; its parent is a process that only
-waits for it, which Ray ends in its place.
+Ray ends its workers and their children, but no kernel, and nothing at all if the node's Ray is
+killed and stays a zombie. The guard of a run on a cluster therefore also watches the worker and the
+node's Ray; its parent is a process that only waits for it, which Ray ends in its place.
 
 This file runs as a program without the package, to start quickly:
 
@@ -252,7 +252,7 @@ def guard(
 def _kill_worker_of_dead_ray(owners: Sequence[int]) -> None:
     """Kill the worker if only Ray itself is gone: the driver notices that once the worker is.
 
-    Ray's workers end by themselves, unless a Ray that nobody waits for still has an id.
+    Ray's workers end by themselves, unless it is a zombie, which they take for alive.
     """
     *waiter_and_worker, _raylet = owners
     if waiter_and_worker and _are_alive(waiter_and_worker):
@@ -388,18 +388,14 @@ def _cleans_up(process: psutil.Process) -> bool:
 
 def _exit_like(status: int) -> None:
     """Exit with the status of another process: by the same signal if one killed it."""
-    if status < 0:
-        _die_by(-status)
-    sys.exit(status)
-
-
-def _die_by(signal_number: int) -> None:
+    if status >= 0:
+        sys.exit(status)
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # without a dump of this process
-    if signal_number != signal.SIGKILL:  # which nobody can handle
-        signal.signal(signal_number, signal.SIG_DFL)
-    os.kill(os.getpid(), signal_number)
+    if status != -signal.SIGKILL:  # which nobody can handle
+        signal.signal(-status, signal.SIG_DFL)
+    os.kill(os.getpid(), -status)
 
 
 def main(text: str, *command: str) -> None:

@@ -102,18 +102,10 @@ def run_on_node(request: Request) -> Delivery:
     """Run a command; called by Ray on the selected node."""
     import ray
 
-    started = time.monotonic()
     node = str(ray.get_runtime_context().get_node_id())
     try:
         with tempfile.TemporaryDirectory(prefix="qwen3nb-run-", ignore_cleanup_errors=True) as name:
-            scratch = Path(name).resolve()
-            sees_records = _link_reusable(request, scratch)
-            status = _run(request, scratch)
-            facts = {}
-            if (scratch / FACTS).is_file():  # its process may have died before that
-                facts = read_json(scratch / FACTS)
-            archive = _pack(scratch, request, failed=status != 0)
-            parts = tuple(map(ray.put, _blocks_of(archive)))
+            return _run_and_deliver(request, node, Path(name).resolve())
     except OSError as error:  # such as a full disk
         # Facts are only compared on a cluster, not with a Ray on the driver's own machine.
         is_only_node = not request.facts
@@ -121,9 +113,21 @@ def run_on_node(request: Request) -> Delivery:
             raise  # there is no other one that could repeat the run
         # A fact that differs: the driver refuses this node and repeats the run on another one.
         facts = {**request.facts, TEMPORARY: f"none ({error})"}
-        status = 1
-        sees_records = False
-        parts = ()
+        return Delivery(1, node, seconds=0.0, parts=(), facts=facts, sees_records=False)
+
+
+def _run_and_deliver(request: Request, node: str, scratch: Path) -> Delivery:
+    """Run a command in scratch space, and return what it has written."""
+    import ray
+
+    started = time.monotonic()
+    sees_records = _link_reusable(request, scratch)
+    status = _run(request, scratch)
+    facts = {}
+    if (scratch / FACTS).is_file():  # its process may have died before that
+        facts = read_json(scratch / FACTS)
+    archive = _pack(scratch, request, failed=status != 0)
+    parts = tuple(map(ray.put, _blocks_of(archive)))
     seconds = time.monotonic() - started
     return Delivery(status, node, seconds, parts, facts, sees_records)
 
