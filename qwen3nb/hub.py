@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import math
 import os
 import re
 import socket
@@ -28,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from qwen3nb.utils.atomic_files import sha256_file
-from qwen3nb.utils.bounded_answers import AnswerError, bounded_content
+from qwen3nb.utils.bounded_answers import AnswerError, bounded_content, seconds_of
 from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.secrets import WITHHELD_VARIABLE, known_secrets
 
@@ -43,6 +42,8 @@ _DEFAULT_SECONDS = 8.0
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _TRIES = 4
 _LARGEST_ANSWER = 32 << 20  # bytes of a listing or a card; a listing has a page per 1,000 files
+# Bytes of a file that is sent without a length, if its size is unknown; those of a hub have 10 MB.
+_LARGEST_OF_UNKNOWN_SIZE = 1 << 30
 _LONGEST_ANSWER = 60.0  # seconds from its head until it is complete
 _FORGET = 60.0  # seconds before an unreachable hub is tried again
 _REMEMBERED = 30.0  # seconds for which the result of a probe is reused
@@ -89,6 +90,7 @@ class _HubGuard:
         self._create_client = create_client
         self._failure: HubError | None = None
         self._time_of_failure = 0.0
+        self._sizes: dict[str, int] = {}  # of files in bytes, by their address
 
     def __call__(self) -> Any:
         """Return a new client with its requests guarded."""
@@ -149,7 +151,10 @@ class _HubGuard:
                 failure = hub_error(error)
             else:
                 if answer.status_code not in _RETRIED:
-                    if not stream:
+                    if stream:
+                        self._bound(answer)
+                    else:
+                        self._note_size(answer)
                         answer = _read(answer)
                     return _checked(answer)
                 requested_wait = _requested_wait(answer)
@@ -164,6 +169,38 @@ class _HubGuard:
                 raise failure from None
             time.sleep(wait)
         raise AssertionError
+
+    def _note_size(self, answer: Response) -> None:
+        """Note the size of a file, if that is what an answer states."""
+        headers = answer.headers
+        size = headers.get("x-linked-size") or headers.get("content-length", "")
+        is_packed = "content-encoding" in headers
+        if answer.request.method == "HEAD" and size.isdecimal() and not is_packed:
+            self._sizes[headers.get("location", str(answer.url))] = int(size)
+
+    def _bound(self, answer: Any) -> None:
+        """Let the content of an answer be no larger than its file."""
+        has_length = "content-length" in answer.headers
+        is_packed = "content-encoding" in answer.headers
+        if has_length and not is_packed:  # so many bytes follow, and no more
+            return
+        most_bytes = self._sizes.get(str(answer.url), _LARGEST_OF_UNKNOWN_SIZE)
+        answer.iter_bytes = partial(_bounded_parts, answer.iter_bytes, most_bytes)
+
+
+def _bounded_parts(
+    iter_bytes: Callable[..., Iterator[bytes]], most_bytes: int, chunk_size: int | None = None
+) -> Iterator[bytes]:
+    """Yield the content of an answer, unpacked; raise HubError before it has too many bytes."""
+    received = 0
+    for part in iter_bytes(chunk_size):
+        received += len(part)
+        if received > most_bytes:
+            raise HubError(
+                f"a file is not what the hub lists (more than {most_bytes:,} bytes); try again, "
+                "and check the proxy"
+            )
+        yield part
 
 
 def _read(answer: Response) -> Response:
@@ -223,17 +260,10 @@ def silence_limit() -> float:
     Raises:
         HubError: ``QWEN3NB_HUB_TIMEOUT`` is not a positive number.
     """
-    text = os.environ.get(_TIMEOUT_VARIABLE, "")
-    if not text:
-        return _DEFAULT_SECONDS
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    is_valid = 0 < seconds < math.inf
-    if not is_valid:
-        raise HubError(f"{_TIMEOUT_VARIABLE}: expected seconds, such as 60; got {text[:40]!r}")
-    return seconds
+        return seconds_of(_TIMEOUT_VARIABLE, default=_DEFAULT_SECONDS)
+    except ValueError as error:
+        raise HubError(str(error)) from None
 
 
 def _checked(answer: Response) -> Response:

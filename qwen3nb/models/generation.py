@@ -100,11 +100,15 @@ class ApiGenerator(Identified):
             "chat/completions",
             if_silent="try a smaller or faster model",
         )
+        self._is_greeted = False  # whether the server has answered anything
         self._limit_name = "max_tokens"
         self.settings = {"generator": "api", "model": fingerprint(source), "temperature": 0}
 
     def generate(self, prompt: str, *, max_tokens: int) -> str:
         """Return the answer to a prompt; see `Generator`."""
+        if not self._is_greeted:  # a silent server is soon known, unlike a slow model
+            self._client.greet()
+            self._is_greeted = True
         started = time.perf_counter()
         try:
             answer = self._answer(prompt, max_tokens)

@@ -6,6 +6,8 @@ limits of an HTTP client are those of one read from its socket, and it unpacks a
 
 from __future__ import annotations
 
+import math
+import os
 import socket
 import threading
 import time
@@ -18,6 +20,25 @@ _LEAST_RATE = 100_000  # bytes a second that a large answer must have
 _AT_ONCE = 1 << 20  # bytes that are unpacked at once
 _BY_ZLIB = ("gzip", "x-gzip", "deflate")
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # zlib sees from the first bytes which it is
+
+
+def seconds_of(variable: str, *, default: float) -> float:
+    """Return the seconds that an environment variable states, such as those of silence.
+
+    Raises:
+        ValueError: they are not a positive number.
+    """
+    text = os.environ.get(variable, "")
+    if not text:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    is_valid = 0 < seconds < math.inf
+    if not is_valid:
+        raise ValueError(f"{variable}: expected seconds, such as 60; got {text[:40]!r}")
+    return seconds
 
 
 class Response(Protocol):

@@ -140,6 +140,25 @@ def endless(hub, file):
         hub.wfile.write(b"[" + b" " * (1 << 20))
 
 
+def endless_file(hub, file):
+    """A file without a length, as a hub sends small texts, that goes on."""
+    if not file or hub.command == "HEAD":
+        return False
+    hub.close_connection = True
+    hub.send_response(200)
+    hub.end_headers()
+    while True:
+        hub.wfile.write(b" " * (1 << 16))
+
+
+def file_bomb(hub, file):
+    """A file that unpacks to another size than it has."""
+    if not file or hub.command == "HEAD":
+        return False
+    hub.send(gzip.compress(b" " * (1 << 20)), {"Content-Encoding": "gzip"})
+    return True
+
+
 def to_itself(hub, file):
     hub.send(b"", {"Location": hub.path}, status=302)
     return True
@@ -164,6 +183,8 @@ FAULTS = {
         listing(gzip.compress(b" " * (1 << 26)), {"Content-Encoding": "gzip"}),
         "more than 33,554,432 bytes",
     ),
+    "endless file": (endless_file, "not what the hub lists (more than"),
+    "file bomb": (file_bomb, "not what the hub lists (more than"),
     "packed otherwise": (listing(b"[]", {"Content-Encoding": "br"}), "packed by 'br'"),
     "not packed": (listing(b"[]", {"Content-Encoding": "gzip"}), "not packed by 'gzip'"),
     "deep": (listing(b"[" * 200_000), "not from a hub"),

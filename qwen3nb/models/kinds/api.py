@@ -18,8 +18,8 @@ import os
 import time
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -32,16 +32,22 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.source import Kind, Source, safe_label
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
-from qwen3nb.utils.bounded_answers import AnswerError, Deadline, bounded_content
+from qwen3nb.utils.bounded_answers import AnswerError, Deadline, bounded_content, seconds_of
 from qwen3nb.utils.secrets import API_HOSTS, API_KEY, gets_key, host_of, known_secrets
 
 _OPENAI = "OPENAI_API_KEY"  # sent to OpenAI only
 _SPEC_FORM = "api:URL#MODEL or api:URL#MODEL@VERSION, such as api:http://localhost:8000/v1#my-model"
-_SECONDS = 120.0  # without an answer, after which a request is sent again
+_TIMEOUT_VARIABLE = "QWEN3NB_API_TIMEOUT"
+# Seconds of silence: of a server that has never answered, and of one that has. A model may compute
+# or write for more than a minute before the first byte of its answer.
+_SECONDS_AT_FIRST = 45.0
+_SECONDS = 120.0
 _MOST_TRIES = 5
 _MOST_TOKENS = 10**9  # of a request
 _LONGEST_WAIT = 120.0  # that a server may ask for, in seconds
-_LONGEST_HEAD = 180.0  # seconds until an answer begins, also if its head comes byte by byte
+_SECONDS_TO_CONNECT = 10.0
+_SECONDS_OF_HEAD = 10.0  # beside those of silence, if the head of an answer comes byte by byte
+_LONGEST_HEAD = 3600.0  # seconds until an answer begins, at most
 _LONGEST_ANSWER = 60.0  # seconds from its head until it is complete
 _LARGEST_REFUSAL = 1 << 20  # bytes that are read of an error
 _FIRST_ANSWER = 8 << 20  # bytes of an answer with one vector, of unknown width
@@ -146,11 +152,11 @@ class Answer:
 class ApiClient:
     """Sends requests, and the key of its host, to one address of a server alone.
 
-    Answers are bounded in size and time. A server that is busy or silent is asked again.
+    Answers are bounded in size and time. A server that is busy or silent is asked again. It may be
+    silent for `QWEN3NB_API_TIMEOUT` seconds: by default 45 at first, and 120 once it has answered.
 
     Attributes:
         url: the address.
-        tries: how often a server that is not there is asked.
     """
 
     def __init__(
@@ -166,14 +172,18 @@ class ApiClient:
             endpoint: the server and its model.
             action: such as ``embeddings``.
             if_silent: what to try if no answer comes.
+
+        Raises:
+            ApiError: ``QWEN3NB_API_TIMEOUT`` is not a positive number.
         """
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
         self.endpoint = endpoint
         self.action = action
         self.url = f"{endpoint.url}/{action}"
-        self.tries = _MOST_TRIES
-        self._if_silent = if_silent
+        self._tries = _MOST_TRIES  # for a server that is not there, or silent
+        self._seconds = _seconds_of_silence(_SECONDS)
+        self._if_silent = f"{if_silent}, or set {_TIMEOUT_VARIABLE} to more seconds"
         self.headers: dict[str, str] = {"Accept-Encoding": "gzip"}
         self._deadline = Deadline()
         key = _key(endpoint)
@@ -183,12 +193,50 @@ class ApiClient:
         is_on_this_machine = host in ("localhost", "127.0.0.1", "::1")
         self._http = httpx.Client(
             headers=self.headers,
-            timeout=httpx.Timeout(_SECONDS, connect=10),
             follow_redirects=False,  # texts and key go to no other host
             limits=httpx.Limits(max_connections=1),
             trust_env=not is_on_this_machine,  # a proxy of the environment is for other machines
         )
         weakref.finalize(self, self._http.close)
+
+    @contextmanager
+    def first_request(self) -> Iterator[None]:
+        """Ask only once in a block, and wait less: a server that is not there is soon known."""
+        self._tries = 1
+        self._seconds = _seconds_of_silence(_SECONDS_AT_FIRST)
+        try:
+            yield
+        finally:
+            self._tries = _MOST_TRIES
+            self._seconds = _seconds_of_silence(_SECONDS)
+
+    def greet(self) -> None:
+        """Ask for the names of the models, which takes no computing; any answer will do.
+
+        Raises ApiError if the server is silent; other errors are left to the next request.
+        """
+        from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+        with self.first_request():
+            try:
+                self._send("GET", f"{self.endpoint.url}/models")
+            except httpx.TimeoutException:
+                raise self._silence() from None
+            except (httpx.TransportError, ApiError):
+                if self._deadline.is_over:
+                    raise self._late_head() from None
+
+    def _silence(self) -> ApiError:
+        return ApiError(f"{self.url}: no answer for {self._seconds:g} s; {self._if_silent}")
+
+    def _late_head(self) -> ApiError:
+        seconds = f"{self._longest_head:g} s"
+        return ApiError(f"{self.url}: the answer did not begin in {seconds}; {self._if_silent}")
+
+    @property
+    def _longest_head(self) -> float:
+        """Seconds until an answer begins, also if its head comes byte by byte."""
+        return min(_LONGEST_HEAD, self._seconds + _SECONDS_OF_HEAD)
 
     def post(self, body: Mapping[str, Any], *, about: str, most_bytes: int) -> Answer:
         """Return the answer to a request.
@@ -206,31 +254,32 @@ class ApiClient:
 
         for attempt in range(1, _MOST_TRIES + 1):
             wait = 0.5 * 2**attempt  # seconds until the next attempt, unless the server says
-            most_attempts = self.tries
+            most_attempts = self._tries
             try:
                 answer = self._send("POST", self.url, body, most_bytes=most_bytes)
             except httpx.TimeoutException:
-                reason = f"no answer for {_SECONDS:.0f} s; {self._if_silent}"
+                failure = self._silence()
             except httpx.TransportError as error:
                 if self._deadline.is_over:
-                    raise ApiError(
-                        f"{self.url}: the answer did not begin in {_LONGEST_HEAD:g} s; "
-                        f"{self._if_silent}"
-                    ) from None
+                    raise self._late_head() from None
                 reason = f"no connection ({_clean(str(error))}); is the server running?"
+                failure = ApiError(f"{self.url}: {reason}")
             else:
                 if answer.status == 200:
                     return answer
                 most_attempts = _MOST_TRIES  # the server is there, though busy
                 reason = self._refusal(answer, about)
                 wait = _retry_after(answer.headers.get("retry-after", ""), wait)
-                if wait > _LONGEST_WAIT:
+                is_too_long = wait > _LONGEST_WAIT
+                if is_too_long:
                     reason += f"; it asks to wait {wait:,.0f} s"
+                failure = ApiError(f"{self.url}: {reason}")
+                if is_too_long:
                     break
             if attempt >= most_attempts:
                 break
             time.sleep(wait)
-        raise ApiError(f"{self.url}: {reason}")
+        raise failure
 
     def _send(
         self,
@@ -245,10 +294,15 @@ class ApiClient:
         Raises:
             ApiError: it is too large, too slow, or packed in an unknown way.
         """
+        from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
         trace = {"trace": self._deadline.trace}
+        timeout = httpx.Timeout(self._seconds, connect=_SECONDS_TO_CONNECT)
         with ExitStack() as stack:
-            with self._deadline.of(_LONGEST_HEAD):
-                stream = self._http.stream(method, url, json=body, extensions=trace)
+            with self._deadline.of(self._longest_head):
+                stream = self._http.stream(
+                    method, url, json=body, extensions=trace, timeout=timeout
+                )
                 response = stack.enter_context(stream)
             is_refusal = response.status_code != 200
             if is_refusal:
@@ -361,15 +415,13 @@ class ApiEncoder(Encoder):
 
     def _first_vector(self) -> Vectors:
         """Return the vector (1, D) of a text, without trying again if the server is not there."""
-        self._client.tries = 1  # a server that is not there is soon known
         self._format = "base64"
-        try:
-            vector = self._request(["a text"])
-        except RefusedError:  # as some servers do that send numbers only
-            self._format = "float"
-            vector = self._request(["a text"])
-        self._client.tries = _MOST_TRIES
-        return vector
+        with self._client.first_request():
+            try:
+                return self._request(["a text"])
+            except RefusedError:  # as some servers do that send numbers only
+                self._format = "float"
+                return self._request(["a text"])
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         vectors = np.zeros((len(texts), self.width), dtype=np.float32)
@@ -454,6 +506,14 @@ def _refuse_options(source: Source, options: ModelOptions) -> None:
             f"{source.label}: {' and '.join(refused)} cannot be set for a model behind a server, "
             "which decides about them; set prompts here, and the others where it is started"
         )
+
+
+def _seconds_of_silence(default: float) -> float:
+    """Return the seconds for which a server may be silent."""
+    try:
+        return seconds_of(_TIMEOUT_VARIABLE, default=default)
+    except ValueError as error:
+        raise ApiError(str(error)) from None
 
 
 def _key(endpoint: Endpoint) -> str:

@@ -188,9 +188,25 @@ def test_no_server_and_silence(monkeypatch, waits):
     with pytest.raises(EncoderError, match="no connection"):
         encoder.encode("a")
     assert waits == [1, 2, 4, 8]
-    monkeypatch.setattr(api, "_SECONDS", 0.05)
-    with serving(lambda *_: silence(0.3)) as (spec, _), pytest.raises(SpecError, match="no answer"):
-        load_encoder(spec)
+    waits.clear()
+    with serving(lambda _, number: number > 1 and silence(0.3)) as (spec, requests):
+        encoder = load_encoder(spec)
+        monkeypatch.setattr(encoder._client, "_seconds", 0.05)
+        with pytest.raises(EncoderError, match=r"no answer for 0\.05 s; try a smaller batch_size"):
+            encoder.encode("a")
+        assert len(requests) == 1 + 5  # it has answered before
+    monkeypatch.setattr(api, "_SECONDS_AT_FIRST", 0.1)
+    with serving(lambda *_: silence(0.3)) as (spec, requests):
+        for variable, seconds in (("", r"0\.1"), ("0.05", r"0\.05")):
+            monkeypatch.setenv("QWEN3NB_API_TIMEOUT", variable)
+            with pytest.raises(
+                SpecError, match=f"no answer for {seconds} s; .*QWEN3NB_API_TIMEOUT"
+            ):
+                load_encoder(spec)
+        assert len(requests) == 2  # each of them once
+        monkeypatch.setenv("QWEN3NB_API_TIMEOUT", "soon")
+        with pytest.raises(SpecError, match="QWEN3NB_API_TIMEOUT: expected seconds, such as 60"):
+            load_encoder(spec)
 
 
 def test_a_version_makes_it_the_same_model_and_its_vectors_are_kept():

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from qwen3nb.models.generation import load_generator
 from qwen3nb.models.kinds import api
 from qwen3nb.models.kinds.api import ApiError
 from qwen3nb.models.load import load_encoder
@@ -124,6 +125,16 @@ def test_a_hostile_answer_is_one_error_in_bounded_time_and_memory(name, monkeypa
 def test_a_packed_answer_is_read(name):
     with answering(packed(gzip.compress(VECTOR), name)) as spec:
         assert load_encoder(spec, cache=False).dimension == 3
+
+
+@pytest.mark.parametrize("reply", [lambda _: pauses(5), FAULTS["continue"][0]])
+def test_a_silent_server_is_known_before_a_slow_model(reply, monkeypatch):
+    """A model that writes may be silent for two minutes, but not the list of models."""
+    monkeypatch.setattr(api, "_SECONDS_AT_FIRST", 0.2)
+    monkeypatch.setattr(api, "_SECONDS_OF_HEAD", 0.1)
+    problem = r"no answer for 0\.2 s|did not begin in 0\.3"
+    with answering(reply) as spec, pytest.raises(ApiError, match=problem):
+        load_generator(spec).generate("a prompt", max_tokens=1)
 
 
 def test_a_request_that_took_too_long_is_not_held_against_the_next(monkeypatch):
