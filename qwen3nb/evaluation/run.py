@@ -46,7 +46,7 @@ from qwen3nb.records.record import (
     used_again,
 )
 from qwen3nb.records.results import Results
-from qwen3nb.records.side_files import ResultError, run_path
+from qwen3nb.records.side_files import EVALUATES, ResultError, remove_unnamed, run_path
 from qwen3nb.records.stopped_early import may_be_reused
 from qwen3nb.records.verification import run_problems, unchanged_record
 from qwen3nb.utils.atomic_files import (
@@ -428,9 +428,9 @@ def _evaluate_or_reuse(
     None if another process evaluates it, unless this one ``may_wait``; it then finds that record.
     """
     file = record_path(model, item, run)
-    turn: AbstractContextManager[bool | None] = claim(file, purpose="evaluates")
+    turn: AbstractContextManager[bool | None] = claim(file, purpose=EVALUATES)
     if may_wait:
-        turn = exclusive_lock(file, purpose="evaluates")
+        turn = exclusive_lock(file, purpose=EVALUATES)
     with turn as is_ours:
         if is_ours is False:
             return None
@@ -445,7 +445,9 @@ def _evaluate_or_reuse(
         remember(saved.occasion, saved.checksum)
         # The traceback of an earlier failure.
         file.with_suffix(_NOTE).unlink(missing_ok=True)
-        return result, True
+    with exclusive_lock(file):
+        remove_unnamed(file, replaced=())  # of writers that were killed
+    return result, True
 
 
 class Work:

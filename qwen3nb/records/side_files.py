@@ -42,7 +42,7 @@ from qwen3nb.metrics.query_scores import (
     read_only,
 )
 from qwen3nb.records.details import RunFiles
-from qwen3nb.utils.atomic_files import read_json, write_bytes
+from qwen3nb.utils.atomic_files import claim, read_json, write_bytes, writer_lives
 from qwen3nb.utils.schema import Count, Name, Unicode, shortened
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ _QUERY_ID, _DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of th
 # of columns; others are scores
 _TYPES = {_QUERY_ID: "large_string", _DOCUMENTS: "large_list<element: large_string>"}
 _DIGITS = 12  # of the SHA-256, in the file's name
+EVALUATES = "evaluates"  # purpose of the lock of who evaluates what a record is about
 _ABANDONED = 3600.0  # seconds after which a file named by no record counts as abandoned
 _LARGEST = 1 << 30  # bytes of a table in memory; one of a million queries has about half
 _RECENT = 64  # tables that stay in memory: about 1 MB of 6,980 queries each
@@ -431,20 +432,41 @@ def files_in(value: Mapping[str, Any]) -> Mapping[str, Any]:
 def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
     """Remove files that the record on disk does not name, and leftovers of killed writers.
 
+    The caller holds the lock of the record.
+
     Args:
-        record: path of the record, which has just been written.
-        replaced: files of the previous record. Others are removed once they are an hour old: until
-            then, another process may be about to write their record.
+        record: path of the record.
+        replaced: files of the previous record. Others are removed once they are an hour old, unless
+            a process evaluates what the record is about: it may be about to write the record, and
+            after a jump of the clock its files are old, too.
     """
+    abandoned = []
+    for file in _unnamed(record):
+        if file in replaced:
+            file.unlink(missing_ok=True)
+        elif _is_old(file) and not writer_lives(file):
+            abandoned.append(file)
+    if abandoned:
+        with claim(record, purpose=EVALUATES) as is_ours:
+            if is_ours:
+                for file in abandoned:
+                    file.unlink(missing_ok=True)
+
+
+def _unnamed(record: Path) -> list[Path]:
+    """Return the files that belong to a record by their names, and that it does not name."""
     names_in_record = {file.name for file in named_files(record)}
-    names_replaced = {file.name for file in replaced}
     stem = re.escape(record.stem)
     # Such as ``SciFact.0a1b2c3d4e5f.trec``, or ``.SciFact.json.x1y2.tmp`` of a killed writer.
     of_record = re.compile(rf"{stem}({_END}|{_RUN_END})|\.{stem}\..*\.tmp")
+    unnamed = []
     for file in record.parent.iterdir():
-        if not of_record.fullmatch(file.name) or file.name in names_in_record:
-            continue
-        with suppress(FileNotFoundError):  # another process removed it
-            is_abandoned = time.time() - file.stat().st_mtime > _ABANDONED
-            if file.name in names_replaced or is_abandoned:
-                file.unlink()
+        if of_record.fullmatch(file.name) and file.name not in names_in_record:
+            unnamed.append(file)
+    return unnamed
+
+
+def _is_old(file: Path) -> bool:
+    with suppress(FileNotFoundError):  # another process removed it
+        return time.time() - file.stat().st_mtime > _ABANDONED
+    return False

@@ -172,7 +172,7 @@ def _remove_leftover(work: Path) -> None:
 
     A writer that lives keeps its file at any age: clocks jump.
     """
-    lives = _writer_lives(work)
+    lives = writer_lives(work)
     if lives:
         return
     is_old = time.time() - work.lstat().st_mtime > _ABANDONED
@@ -191,7 +191,7 @@ def _temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{_NEW}")
 
 
-def _writer_lives(work: Path) -> bool | None:
+def writer_lives(work: Path) -> bool | None:
     """Return whether the process of a temporary file lives; None if unknown here."""
     writer = work.name.split(".")[-2]  # 1a2b3c4d-4711-9f8e in .record.json.1a2b3c4d-4711-9f8e.tmp
     machine, _, rest = writer.partition("-")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -228,6 +229,18 @@ def test_the_second_of_two_finds_the_record_of_the_first(tmp_path, monkeypatch):
     assert len(load_results()) == 1
     assert verify() == []
     assert not list(paths.results().rglob("*.lock"))
+
+
+def test_an_evaluation_removes_what_a_killed_one_has_left(tmp_path):
+    words, results = write_words(tmp_path / "words"), tmp_path / "results"
+    for fresh in (False, True):
+        evaluate("random:8", data=words, output=results, fresh=fresh, show_progress=False)
+        (record,) = results.glob("*/seed_*/words.json")
+        left = record.with_name("words.0123456789ab.trec")
+        assert not left.exists()
+        left.touch()
+        os.utime(left, (0, 0))
+    assert verify(results) == []
 
 
 def test_the_threshold_of_binary_metrics_is_that_of_trec_eval(tmp_path):

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from qwen3nb.metrics.query_scores import QueryScores, SharedQueries
 from qwen3nb.records import side_files
 from qwen3nb.records.record import Environment, MTEBScore, Result, checksum, in_checksums
-from qwen3nb.records.side_files import ResultError, StoredScores, named_files
+from qwen3nb.records.side_files import EVALUATES, ResultError, StoredScores, named_files
 from qwen3nb.records.store import load_results, verify_files
+from qwen3nb.utils.atomic_files import _temporary_path, exclusive_lock
 
 
 def test_a_record_is_read_back_as_it_was_written(tmp_path):
@@ -172,6 +173,21 @@ def test_files_that_no_record_names_go_once_they_are_old(tmp_path):
     there = {each.name for each in file.parent.iterdir()}
     assert there == {file.name, named.name, fresh.name, *kept}
     assert len(load_results(tmp_path)) == 1
+
+
+def test_files_of_a_record_that_is_evaluated_stay_when_the_clock_jumps(tmp_path):
+    file = make(task="A").save(tmp_path)
+    lives = _temporary_path(file.with_name("A.0123456789ab.trec"))
+    names = ("A.0123456789ab.trec", "A.0123456789ab.qrels", lives.name)
+    for name in names:
+        file.with_name(name).touch()
+        os.utime(file.with_name(name), (0, 0))  # as after a jump by decades
+    with exclusive_lock(file, purpose=EVALUATES):  # it is about to name them
+        make(task="A").save(tmp_path)
+    assert {*names} <= {each.name for each in file.parent.iterdir()}
+    make(task="A").save(tmp_path)
+    (named,) = named_files(file)
+    assert {each.name for each in file.parent.iterdir()} == {file.name, named.name, lives.name}
 
 
 VALUES = st.dictionaries(st.text("ab/é\U0010ffff", max_size=4), st.floats(0, 1), min_size=1)
