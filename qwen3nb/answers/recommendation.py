@@ -206,11 +206,13 @@ def _single(recommendation: Recommendation, marks: Marks) -> list[str]:
 
 
 def _not_compared(recommendation: Recommendation, marks: Marks) -> list[str]:
-    best = strong(recommendation.models.best, marks)
-    return [
-        f"No decision: {best} scores highest, on {recommendation.models.questions}.",
-        "No other model has scores on the same ones.",
-    ]
+    models = recommendation.models
+    best = strong(models.best, marks)
+    reason = "No other model has scores on the same ones."
+    record = models.records[0]
+    if record.per_query and models.task.main_metric not in record.per_query:
+        reason = f"{models.task.main_metric} is of all {models.task.unit} together: no test here."
+    return [f"No decision: {best} scores highest, on {models.questions}.", reason]
 
 
 def _unjudged_lead(recommendation: Recommendation, marks: Marks) -> list[str]:

@@ -2,13 +2,16 @@
 
 import html
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers.records import RETRIEVAL, amend, make
 
 from qwen3nb.answers.comparison import compare
+from qwen3nb.answers.leaderboard import leaderboard
 from qwen3nb.answers.recommendation import Case, counted_questions, recommend, sentences
+from qwen3nb.metrics.query_scores import QueryScores
 
 RNG = np.random.default_rng(6)
 BASE = RNG.uniform(0.3, 0.6, 200)
@@ -115,3 +118,22 @@ def test_sentences_are_short():
 
 def test_one_question_is_no_plural():
     assert counted_questions(1, "queries") == "1 question"
+
+
+def similar(label, value):
+    """A record of STS: its score is a correlation, and a pair has none."""
+    record = make(label, [value] * 3, task="AuthorSTS", metric="Spearman")
+    amend(record, "task", type="STS", unit="pairs")
+    values = np.arange(3.0)
+    pairs = QueryScores(("a", "b", "c"), {"cosine": values, "gold": values})
+    return replace(record, per_query=pairs)
+
+
+def test_correlations_lead_where_nothing_else_was_measured():
+    records = [similar("a", 0.8), similar("b", 0.3)]
+    board = leaderboard(records, tier="smoke")
+    assert board.task == "AuthorSTS"
+    assert "No results" not in board.conclusion.text
+    recommendation = recommend(board.comparison, task=board.task, results=records)
+    assert recommendation.case is Case.NOT_COMPARED
+    assert sentences(recommendation)[1] == "Spearman is of all pairs together: no test here."

@@ -126,12 +126,20 @@ def is_of_benchmark(column: MeanColumn) -> bool:
 
 
 def busiest_task(results: Iterable[Result], keys: Iterable[str]) -> str:
-    """Return the task with per-query scores of most models; the first if tied."""
-    models: dict[str, set[str]] = {task: set() for task in keys}
+    """Return the task with per-query scores of most models; the first if tied.
+
+    Where no model has any, as on a study of STS alone, return the task with most models.
+    """
+    keys = tuple(keys)
+    paired: dict[str, set[str]] = {task: set() for task in keys}
+    scored: dict[str, set[str]] = {task: set() for task in keys}
     for result in results:
-        if result.task.key in models and result.task.main_metric in result.per_query:
-            models[result.task.key].add(result.model.identity)
-    return max(models, key=lambda task: len(models[task]))
+        if result.task.key not in scored:
+            continue
+        scored[result.task.key].add(result.model.identity)
+        if result.task.main_metric in result.per_query:
+            paired[result.task.key].add(result.model.identity)
+    return max(keys, key=lambda task: (len(paired[task]), len(scored[task])))
 
 
 def headline_task(results: Iterable[Result], *, tier: str) -> str:
