@@ -8,9 +8,9 @@ whatever tasks and metrics are shown with it.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -101,10 +101,19 @@ class Comparison(Answer):
     left_out: tuple[Note, ...] = ()  # records that are not compared
     # name of the system by label of its records
     labels: Mapping[str, str] = field(default_factory=dict)
-    # comparisons on tasks scored by a correlation (see `_with_scores_per_pair`)
-    correlations: tuple[TaskComparison, ...] = ()
-    # comparisons on the means of a tier's benchmarks; the first represents the tier
-    means: tuple[MeanComparison, ...] = ()
+    # these two read the scores of many records, and are called when they are needed
+    find_correlations: Callable[[], tuple[TaskComparison, ...]] = tuple
+    find_means: Callable[[], tuple[MeanComparison, ...]] = tuple
+
+    @cached_property
+    def correlations(self) -> tuple[TaskComparison, ...]:
+        """The comparisons on tasks scored by a correlation; see `_with_scores_per_pair`."""
+        return self.find_correlations()
+
+    @cached_property
+    def means(self) -> tuple[MeanComparison, ...]:
+        """The comparisons on the means of a tier's benchmarks; the first represents the tier."""
+        return self.find_means()
 
     @property
     def every_task(self) -> tuple[TaskComparison, ...]:
@@ -123,7 +132,7 @@ class Comparison(Answer):
 
     def differences_on(self, *tasks: str) -> tuple[PairedDifference, ...]:
         """Every system against the baseline on some tasks or means, computed only for these."""
-        return _with_baseline(task for task in self.every_column if task.task in tasks)
+        return _with_baseline(self._columns_on(tasks))
 
     def __getitem__(self, model: str) -> tuple[PairedDifference, ...]:
         """Differences of a model, by name or label, from the baseline, task by task.
@@ -135,7 +144,7 @@ class Comparison(Answer):
         """
         name = self.labels.get(model, model)
         models = {system for _, system in self.records}
-        is_task = any(task.task == model for task in self.every_column)
+        is_task = bool(self._columns_on([model]))
         if is_task and name not in models:
             return self.differences_on(model)
         if name not in models:
@@ -193,10 +202,17 @@ class Comparison(Answer):
 
     def on(self, task: str, metric: str = "") -> TaskComparison | None:
         """The comparison on one task (and metric); None if no system has scores on it."""
-        for compared in self.every_column:
-            if compared.task == task and metric in ("", compared.metric):
+        for compared in self._columns_on([task]):
+            if metric in ("", compared.metric):
                 return compared
         return None
+
+    def _columns_on(self, tasks: Collection[str]) -> list[TaskComparison]:
+        """The comparisons on some tasks or means; those by a correlation only if none else is."""
+        columns = [column for column in (*self.tasks, *self.means) if column.task in tasks]
+        if {column.task for column in columns}.issuperset(tasks):
+            return columns
+        return [column for column in self.every_column if column.task in tasks]
 
     def difference(self, first: str, second: str, *, task: str) -> PairedDifference | None:
         """First − second, by name or label, on one task; None if they cannot be paired."""
@@ -455,6 +471,12 @@ class Comparison(Answer):
             return find_ties([], [])
         means = {name: compared.mean_of(name) for name in compared.columns}
         names = sorted(means, key=lambda name: (-means[name], name))
+        return self.ties_on(compared, names)
+
+    def ties_on(self, compared: TaskComparison, names: Sequence[str]) -> Ties:
+        """Return ranks and brackets of models on a task or mean, given the best first."""
+        if isinstance(compared, MeanComparison):  # whose records say nothing of judgements
+            return find_ties(names, compared.tied_pairs(names))
         return self.ties_of(names, compared.among(names))
 
     def ties_of(self, names: Sequence[str], differences: Iterable[PairedDifference]) -> Ties:
@@ -654,9 +676,9 @@ class Comparison(Answer):
 
     def _method_text(self, tasks: Sequence[str]) -> str:
         """Describe how differences are tested, and what is not paired; of all tasks without any."""
-        columns = self.every_column
+        columns: Iterable[TaskComparison] = self.every_column
         if tasks:
-            columns = tuple(compared for compared in columns if compared.task in tasks)
+            columns = self._columns_on(tasks)
         columns = tuple(compared for compared in columns if compared.with_baseline)
         not_paired = self._not_paired_sentence(tasks)
         if not columns:
@@ -965,27 +987,33 @@ def compare(
         comparing = _TaskRecords(
             of_task, names, procedure, baselines=baselines, named_baseline=named_baseline
         )
-        comparisons = [comparing.compare_by(name) for name in metrics]
         if any(_is_correlation(record) for record in of_task):
-            by_correlation += comparisons
+            by_correlation.append(comparing)
         else:
-            by_mean += comparisons
-    means: tuple[MeanComparison, ...] = ()
+            by_mean.append(comparing)
+    find_means: Callable[[], tuple[MeanComparison, ...]] = tuple
     if tier and not tasks and not any(metrics):
-        means = mean_comparisons(
-            newest, tier, baselines=baselines, names=names, procedure=procedure
+        find_means = partial(
+            mean_comparisons, newest, tier, baselines=baselines, names=names, procedure=procedure
         )
     return Comparison(
         baseline=baselines[0] if baselines else "",
-        tasks=tuple(by_mean),
+        tasks=_compared_by(by_mean, metrics),
         records={(record.task.key, system_name(record, names)): record for record in compared},
         procedure=procedure,
         names=names,
         left_out=tuple(replaced),
         labels=labels,
-        correlations=tuple(by_correlation),
-        means=means,
+        find_correlations=partial(_compared_by, by_correlation, metrics),
+        find_means=find_means,
     )
+
+
+def _compared_by(
+    tasks: Iterable["_TaskRecords"], metrics: Sequence[str]
+) -> tuple[TaskComparison, ...]:
+    """Return a comparison per task and metric."""
+    return tuple(comparing.compare_by(metric) for comparing in tasks for metric in metrics)
 
 
 def _chosen_models(chosen: Iterable[str | Iterable[str]], models: str | Iterable[str]) -> list[str]:

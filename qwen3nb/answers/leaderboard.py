@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from qwen3nb.analysis.comparison.benchmark_means import task_column
-from qwen3nb.analysis.comparison.brackets import Ties
+from qwen3nb.analysis.comparison.brackets import Ties, find_ties
 from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.board.cost_figure import cost_figure
 from qwen3nb.answers.board.costs import cost_table
@@ -125,8 +125,9 @@ class Leaderboard(Answer):
                 scores[name] = record.main.value or 0.0
         names = sorted(scores, key=lambda name: (-scores[name], name))
         on_task = self.comparison.on(self.task)
-        differences = on_task.among(names) if on_task is not None else []
-        return self.comparison.ties_of(names, differences)
+        if on_task is None:
+            return find_ties(names, [])
+        return self.comparison.ties_on(on_task, names)
 
     def overview(self) -> Overview:
         """The first table of the page: shared ranks, brackets, and a score per model and task."""
@@ -315,9 +316,11 @@ class Leaderboard(Answer):
 
     def rank_table(self, *, seed: int = 0) -> Table | None:
         """A row per model and a column per ranking; None for fewer than two models."""
-        return rank_table(
-            standings(self.results, tier=self.tier, seed=seed, comparison=self.compared)
-        )
+        comparison = self.compared
+        # Of some tasks alone, a comparison has no means to rank on.
+        if comparison is None and not self.keys and seed == self.comparison.procedure.seed:
+            comparison = self.comparison
+        return rank_table(standings(self.results, tier=self.tier, seed=seed, comparison=comparison))
 
     def languages(self) -> Sections | None:
         """The means by script, by language and by pair of languages; None for one language."""

@@ -192,6 +192,20 @@ def _side_length(
     return np.asarray(np.hypot(student_length, missing_length))
 
 
+def side_length_bounds(
+    moments: Moments, sign: float, distance: Array, *, level: float, queries: int
+) -> tuple[Array, Array]:
+    """Return the shortest and the longest side of a widened interval, as arrays of any shape.
+
+    Where it is not known how much of the variance is above the mean. The arguments are those of
+    `_side_length`.
+    """
+    student_length = _student_length(moments, sign, level=level, n=queries)
+    # Values hardly spread to this side, at most.
+    most_missing = _missing_share(queries, level) * distance
+    return student_length, np.hypot(student_length, most_missing)
+
+
 def _student_length(moments: Moments, sign: float, *, level: float | Array, n: int) -> Array:
     """Return Student's half width, longer on the side of the skewness (Johnson 1978)."""
     skewness = _divide_or_zero(moments.cubes, moments.variances**1.5)

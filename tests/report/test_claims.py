@@ -10,6 +10,7 @@ import scipy
 from helpers.records import RERANKING, RETRIEVAL, amend, make, state, tier_records
 
 import qwen3nb as q
+import qwen3nb.answers.comparison as comparison_module
 from qwen3nb.analysis.comparison.differences import significant, verdict
 from qwen3nb.answers.against_baseline import against_baseline
 from qwen3nb.answers.board.lead import find_lead
@@ -288,6 +289,33 @@ def test_correlations_are_tested_over_the_same_family_by_the_same_rule():
     flat = correlated("flat", 1)
     flat.per_query["cosine"].update(dict.fromkeys(flat.per_query["cosine"], 0.5))
     assert compare([records[0], flat], tier="smoke").correlations[0].family == 0
+
+
+def test_correlations_and_means_are_computed_when_they_are_needed(monkeypatch):
+    """They take the scores of many records, which differences on other tasks need not read."""
+    computed = []
+    whole = comparison_module._with_scores_per_pair, comparison_module.mean_comparisons
+    monkeypatch.setattr(
+        comparison_module,
+        "_with_scores_per_pair",
+        lambda record: computed.append(record.task.type) or whole[0](record),
+    )
+    monkeypatch.setattr(
+        comparison_module,
+        "mean_comparisons",
+        lambda *values, **options: computed.append("mean") or whole[1](*values, **options),
+    )
+    records = [correlated("a", 0.5), correlated("b", 3.0)]
+    for record in list(records):
+        amend(record, "task", name="STS12")
+        records.append(make(record.model.label, scores=np.arange(9) / 9, task="SciFact"))
+    comparison = compare(records, tier="full")
+    assert len(comparison.differences) == len(comparison["SciFact"]) == 1
+    assert comparison.on("SciFact").task == "SciFact"
+    assert "STS" not in computed
+    assert [comparison.on(task).task for task in ("BEIR", "STS12")] == ["BEIR", "STS12"]
+    assert "STS" in computed
+    assert computed.count("mean") == 1
 
 
 @pytest.mark.integration

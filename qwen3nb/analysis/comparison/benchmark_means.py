@@ -6,10 +6,11 @@ such as the forums of CQADupStack, counts as one task with the mean of its parts
 only if every task has a score; otherwise missing tasks are listed.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -345,6 +346,27 @@ class MeanComparison(differences.TaskComparison):
             )
         return records
 
+    @cached_property
+    def differ(self) -> NDArray[np.bool_]:
+        """Which pairs of systems are significantly different (S, S), in their order."""
+        return ranking.differing_pairs(
+            self.parts,
+            list(self.columns),
+            self.p_values,
+            np.array(self.shares),
+            alpha=self.procedure.alpha,
+        )
+
+    def tied_pairs(self, systems: Iterable[str]) -> set[frozenset[str]]:
+        """Pairs of some systems that are not significantly different."""
+        rows = {system: row for row, system in enumerate(self.columns)}
+        present = [system for system in systems if system in rows]
+        return {
+            frozenset((first, second))
+            for first, second in itertools.combinations(present, 2)
+            if not self.differ[rows[first], rows[second]]
+        }
+
     def _permutation_p_values(
         self, pairs: Sequence[differences.Pair]
     ) -> tuple[list[float], list[float]]:
@@ -419,7 +441,11 @@ def _mean_comparison(
     shares = tuple(column.weights[task] / total for task in tasks)
     ids: list[str] = []
     clusters: dict[str, str] = {}
+    has_clusters = any(part.clusters for part in parts)
     for part in parts:
+        if not has_clusters:
+            ids += [f"{part.task}/{query}" for query in part.queries]
+            continue
         # Without clusters, each query is a cluster of its own.
         for query, cluster in zip(part.queries, part.clusters or part.queries, strict=True):
             query_id = f"{part.task}/{query}"

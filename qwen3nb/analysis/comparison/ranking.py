@@ -25,10 +25,10 @@ from qwen3nb.analysis.comparison.differences import (
     Pair,
     method_words,
     over_pairs,
-    significant,
 )
 from qwen3nb.analysis.stats import resampling
 from qwen3nb.analysis.stats.multiple_testing import MAX_T
+from qwen3nb.analysis.stats.pair_moments import interval_bounds
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics import intervals
 from qwen3nb.metrics.intervals import Array, Interval
@@ -37,6 +37,7 @@ from qwen3nb.records.data_used import NO_SCORES, DataUsed
 FEWEST_TASKS = 5  # for statements on tasks like these
 _MOST_EQUAL = 0.4  # share of tasks with the same mean, up to this many digits
 _DIGITS = 9
+_ROUNDING = 1e-9  # of an end of an interval, within which bounds do not decide
 
 
 @dataclass(frozen=True)
@@ -87,14 +88,15 @@ def rank_systems(
     units: Sequence[str] = (),
     p_values: Sequence[float] = (),
     correction: str = MAX_T,
+    differ: NDArray[np.bool_] | None = None,
     data: DataUsed = NO_SCORES,
 ) -> Ranking:
     """Rank the systems that are in all of ``matrices`` (one per task).
 
     By default, tasks are weighted equally, independent of their number of queries, and each is a
     group (``units``) of its own. Weights are scaled to add up to 1. P-values of all pairs, unless
-    they are known with their ``correction``, are from ``n_resamples`` sign flips. ``data`` is
-    that of the scores.
+    they are known with their ``correction``, are from ``n_resamples`` sign flips. Which pairs
+    ``differ`` may be known, too. ``data`` is that of the scores.
 
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
@@ -115,7 +117,8 @@ def rank_systems(
             for matrix, scores_on_task in zip(matrices, scores, strict=True)
         ]
         _, p_values = mean_p_values(units_of_tasks, seeds, shares, n_resamples=n_resamples)
-    differ = _differing_pairs(matrices, systems, p_values, shares)
+    if differ is None:
+        differ = differing_pairs(matrices, systems, p_values, shares)
     return Ranking(
         standings=tuple(_standings(systems, means, means_on_units, differ, seed)),
         tasks=tuple(tasks),
@@ -142,24 +145,77 @@ def _exact_means(scores: Array) -> list[float]:
     return [math.fsum(of_system) / len(of_system) for of_system in scores]
 
 
-def _differing_pairs(
+def differing_pairs(
     matrices: Sequence[ScoreMatrix],
     systems: Sequence[str],
     p_values: Sequence[float],
     shares: Array,
+    *,
+    alpha: float = ALPHA,
 ) -> NDArray[np.bool_]:
-    """Return which pairs of systems are significantly different (S, S), by test and interval."""
-    pairs = itertools.combinations(range(len(systems)), 2)  # in the order of the p-values
-    by_test = {pair: p for pair, p in zip(pairs, p_values, strict=True) if p < ALPHA}
-    names = [(systems[first_index], systems[second_index]) for first_index, second_index in by_test]
-    paired_differences = paired_over_tasks(matrices, names, shares)
-    differ = np.zeros((len(systems), len(systems)), dtype=bool)
-    for (first_index, second_index), difference in zip(by_test, paired_differences, strict=True):
-        p_value = by_test[first_index, second_index]
-        is_significant = significant(p_value, difference.interval)
-        differ[first_index, second_index] = is_significant
-        differ[second_index, first_index] = is_significant
-    return differ
+    """Return which pairs of systems are significantly different (S, S), by test and interval.
+
+    Args:
+        matrices: the scores on each task.
+        systems: names; all have every task.
+        p_values: of all pairs, in the order of `itertools.combinations`.
+        shares: weights of the tasks (T,).
+        alpha: level of the test.
+    """
+    count = len(systems)
+    rows, columns = np.triu_indices(count, 1)  # in the order of the p-values
+    is_found = np.asarray(p_values) < alpha
+    rows, columns = rows[is_found], columns[is_found]
+    excludes_zero = _pairs_away_from_zero(matrices, systems, rows, columns, shares)
+    differ = np.zeros((count, count), dtype=bool)
+    differ[rows, columns] = excludes_zero
+    return differ | differ.T
+
+
+def _pairs_away_from_zero(
+    matrices: Sequence[ScoreMatrix],
+    systems: Sequence[str],
+    rows: NDArray[np.intp],
+    columns: NDArray[np.intp],
+    shares: Array,
+) -> NDArray[np.bool_]:
+    """Return whether the intervals of pairs, rows and columns of the systems, exclude 0.
+
+    Bounds decide for most; only of the others, intervals are computed.
+    """
+    away, decided = _decided_by_bounds(matrices, systems, shares)
+    away, decided = away[rows, columns], decided[rows, columns]
+    undecided = np.flatnonzero(~decided)
+    names = [(systems[rows[pair]], systems[columns[pair]]) for pair in undecided]
+    differences = paired_over_tasks(matrices, names, shares)
+    away[undecided] = [intervals.excludes_zero(difference.interval) for difference in differences]
+    return away
+
+
+def _decided_by_bounds(
+    matrices: Sequence[ScoreMatrix], systems: Sequence[str], shares: Array
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which intervals exclude 0 (S, S), and for which this is certain."""
+    count = len(systems)
+    means = np.zeros((count, count))
+    squares = np.zeros((2, 2, count, count))  # of lengths: below and above, shortest and longest
+    decided = np.ones((count, count), dtype=bool)
+    for matrix, share in zip(matrices, shares, strict=True):
+        if matrix.has_large_cluster:  # its intervals are not those of differences of units
+            return np.zeros_like(decided), np.zeros_like(decided)
+        units = matrix.unit_values(matrix.scores_of(systems))
+        if units.shape[1] == 1:  # counts as exact
+            means += share * (units - units.T)
+            continue
+        bounds = interval_bounds(units, level=resampling.LEVEL)
+        means += share * bounds.means
+        squares += (share * np.array([bounds.below, bounds.above])) ** 2
+        decided &= bounds.is_certain
+    # As in `intervals.mean_of_intervals`.
+    (shortest_below, longest_below), (shortest_above, longest_above) = np.sqrt(squares)
+    away = (means - longest_below > _ROUNDING) | (means + longest_above < -_ROUNDING)
+    around = (means - shortest_below < -_ROUNDING) & (means + shortest_above > _ROUNDING)
+    return away, decided & (away | around)
 
 
 def _standings(

@@ -40,6 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 from threadpoolctl import ThreadpoolController
 
+from qwen3nb.analysis.stats.extreme_flips import PairThresholds, count_extreme
 from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.utils.hardware import cores
 
@@ -49,7 +50,7 @@ DRAWS = 10_000  # resamples of a bootstrap, sign flips of a permutation test
 LEVEL = 0.95  # of intervals
 
 _BLOCK = 2_000_000  # counts held at once: 16 MB
-_FEWEST_FLIPS, _MOST_FLIPS = 256, 2048  # in a block
+_MOST_FLIPS = 2048  # in a block
 _MOST_INT16 = 1 << 16
 _BITS_OF_SUMS = 51  # of the 53 of a float64: sums and their differences are exact
 _MOST_FRACTION_BITS = 1000  # so that the smallest scores do not overflow
@@ -59,7 +60,6 @@ _MOST_BITS = 32  # of a number that is a sign flip of all queries
 _ROUNDING_UNITS = 2.0  # by which fixed-point scores that are equal may differ
 _COUNTED_PAIRS = 1 << 14  # pairs whose differing queries are counted at once
 _LARGE_SHARE = 1 / 8  # of the queries in one cluster
-_CACHED_DIFFERENCES = 1 << 17  # of pairs, held at once to fit a cache of 2 MB
 
 
 def draw_seed(seed: int, queries: Sequence[str]) -> tuple[int, int]:
@@ -266,59 +266,26 @@ class _OrderedPairs:
         by_pair[self.order] = values
         return by_pair.tolist()
 
-    def count_extreme(self, sums: Array) -> NDArray[np.int64]:
-        """Count flips that are as extreme as the sample, per pair and per family: (2, P).
-
-        Args:
-            sums: of the flipped scores of each system, (S, flips).
-        """
-        flips = sums.shape[1]
-        reachable = self._reachable(sums)
-        raw = np.zeros(len(self.first), dtype=np.int64)
-        by_family = np.zeros(len(self.first), dtype=np.int64)
-        # Step-down MaxT: the largest statistic of less significant pairs, in each flip.
-        largest = np.zeros(flips)
-        pairs_at_once = max(1, _CACHED_DIFFERENCES // flips)
-        for start in range(0, len(reachable), pairs_at_once):
-            pairs = reachable[start : start + pairs_at_once]
-            differences = sums[self.first[pairs]]  # (pairs, flips)
-            differences -= sums[self.second[pairs]]
-            np.abs(differences, out=differences)
-            raw[pairs] = _count_true(differences >= self.differences[pairs, None])
-            statistics = differences  # in place, to stay in the cache
-            statistics *= self.weights[pairs, None]
-            for row in statistics:  # many times as fast as `np.maximum.accumulate`
-                np.maximum(largest, row, out=row)
-                largest = row
-            by_family[pairs] = _count_true(statistics >= self.statistics[pairs, None])
-        return np.stack([raw, by_family])
-
-    def _reachable(self, sums: Array) -> NDArray[np.intp]:
-        """Return the pairs that a flip may reach: of the others, no flip is as extreme."""
-        # In no flip is a pair further apart than the highest and the lowest system.
-        reach = float(np.ptp(sums, axis=0).max()) * (1 + 1e-8)
-        is_near = self.differences <= reach
-        largest_weight = self.weights[is_near].max(initial=0.0)
-        is_near |= self.statistics <= reach * largest_weight
-        return np.flatnonzero(is_near)
-
 
 def _count_extreme(
     pairs: _OrderedPairs, flips: _SignFlips, scores: Array, fraction_bits: int
 ) -> NDArray[np.int64]:
     """Count the flips that are as extreme as the sample, in blocks on all cores."""
-    flips_at_once = _BLOCK // flips.n  # a block has a coin for each query of each flip
-    flips_at_once = min(max(flips_at_once, _FEWEST_FLIPS), _MOST_FLIPS)
+    # The most significant pair is last.
+    tested_pairs = PairThresholds(
+        pairs.first, pairs.second, pairs.differences, pairs.weights, pairs.statistics
+    )
 
     def count_block(start: int) -> NDArray[np.int64]:
-        count = min(flips_at_once, flips.count - start)
+        count = min(_MOST_FLIPS, flips.count - start)
         stays = flips.coins(start, count)
         # The sum with flipped signs is that of the scores that stay, less that of the others.
         flipped_sums = 2 * _sums(stays, scores, fraction_bits) - pairs.total
         # One row per system, contiguous, because pairs subtract whole rows.
-        return pairs.count_extreme(np.ascontiguousarray(flipped_sums.T))
+        counts = count_extreme(tested_pairs, np.ascontiguousarray(flipped_sums.T))
+        return np.stack(counts)
 
-    starts = range(0, flips.count, flips_at_once)
+    starts = range(0, flips.count, _MOST_FLIPS)
     # One thread per block: threads of a product within it would wait for each other.
     with ThreadPoolExecutor(cores()) as pool, _blas().limit(limits=1):
         counts = sum(pool.map(count_block, starts))
@@ -376,11 +343,6 @@ def _distances(
         differences = np.diff(both_columns)
         squared_distances[pair] = np.vdot(differences, differences)
     return np.sqrt(squared_distances)
-
-
-def _count_true(rows: NDArray[np.bool_]) -> list[int]:
-    """Count the true values of each row, several times as fast as along an axis."""
-    return [int(np.count_nonzero(row)) for row in rows]
 
 
 def percentile_interval(means: Array, *, level: float) -> Interval:

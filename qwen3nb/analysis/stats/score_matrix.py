@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.analysis.stats.resampling import cluster_values
+from qwen3nb.analysis.stats.resampling import cluster_values, has_large_cluster
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.metrics.query_scores import sorted_rows
 from qwen3nb.utils.format import first_names
@@ -93,6 +93,12 @@ class ScoreMatrix:
     def unit_names(self) -> tuple[str, ...]:
         """Names of the sampling units: G clusters, or the queries."""
         return tuple(sorted({*self.clusters})) or self.queries
+
+    @property
+    def has_large_cluster(self) -> bool:
+        """Whether a cluster is so large that deviations are enlarged; see `cluster_values`."""
+        _, sizes = np.unique(self.clusters, return_counts=True)
+        return bool(self.clusters) and has_large_cluster(sizes)
 
     def unit_values(self, values: Array, *, centred: bool = True) -> Array:
         """Convert values of queries (…, n) to values of sampling units (…, G), with the same mean.

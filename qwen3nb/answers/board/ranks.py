@@ -99,6 +99,7 @@ def _rankings_by_means(comparison: Comparison, seed: int) -> dict[str, Ranking]:
             units=benchmark_means.units_of(tasks, mean.task),
             p_values=mean.p_values,
             correction=mean.correction,
+            differ=mean.differ if comparison.procedure.alpha == ALPHA else None,
             data=comparison.data_used(mean.task),
         )
     return rankings

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from qwen3nb.report.render.figure import GREY, Axes
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ class PointLabel:
 
 
 Place = tuple[float, float]  # in the data's units
+Box = NDArray[np.float64]  # left, bottom, right and top, in pixels
+_UPWARDS = np.array([0.0, 1.0, 0.0, 1.0])  # moves a box
 
 
 def place_labels(
@@ -50,24 +55,40 @@ def place_labels(
     taken = [_box(axis, point, point) for point in points]
     taken += [_box(axis, start, end) for start, end in itertools.pairwise(steps)]
     for label in labels:
-        box = _write(axis, label, taken)
+        box = _write(axis, label, np.array(taken).reshape(-1, 4))
         if box is not None:
             taken.append(box)
 
 
-def _write(axis: Axes, label: PointLabel, taken: Sequence[BboxBase]) -> BboxBase | None:
-    """Write a name at the first free place, and return the room that it takes; None without one."""
-    whole = axis.get_window_extent()
+def _write(axis: Axes, label: PointLabel, taken: Box) -> Box | None:
+    """Write a name at the first free place, and return the room that it takes; None without one.
+
+    Args:
+        axis: where it is written.
+        label: the name.
+        taken: the room of others (boxes, 4).
+    """
+    left, bottom, right, top = _ends(axis.get_window_extent())
+    step = _STEP * axis.figure.dpi / 72  # in pixels
+    boxes = {side: _text_box(axis, label, side=side) for side in ("left", "right")}
     for distance in range(_MOST_STEPS):
-        for side in ("left", "right"):
-            for height in (distance * _STEP, -distance * _STEP):
-                annotation = _annotate(axis, label, side=side, height=height)
-                box = _text_box(annotation)
-                is_inside = whole.contains(*box.min) and whole.contains(*box.max)
-                if is_inside and not any(box.overlaps(other) for other in taken):
-                    return box
-                annotation.remove()
+        for side, box in boxes.items():
+            for steps_up in (distance, -distance):
+                moved = box + step * steps_up * _UPWARDS
+                x_low, y_low, x_high, y_high = moved
+                is_inside = left <= x_low and x_high <= right and bottom <= y_low and y_high <= top
+                if is_inside and not _overlaps(moved, taken):
+                    _annotate(axis, label, side=side, height=steps_up * _STEP)
+                    return moved
     return None
+
+
+def _overlaps(box: Box, others: Box) -> bool:
+    """Return whether a box has room in common with one of others (boxes, 4), or touches it."""
+    x_low, y_low, x_high, y_high = others.T
+    is_beside = (box[2] < x_low) | (x_high < box[0])
+    is_above_or_below = (box[3] < y_low) | (y_high < box[1])
+    return not (is_beside | is_above_or_below).all()
 
 
 def _annotate(axis: Axes, label: PointLabel, *, side: str, height: float) -> Annotation:
@@ -98,19 +119,25 @@ def _annotate(axis: Axes, label: PointLabel, *, side: str, height: float) -> Ann
     return annotation
 
 
-def _text_box(annotation: Annotation) -> BboxBase:
-    """Return the room of a name, without that of its line."""
+def _text_box(axis: Axes, label: PointLabel, *, side: str) -> Box:
+    """Return the room of a name beside its point, without that of a line."""
     from matplotlib.text import Text
 
+    annotation = _annotate(axis, label, side=side, height=0)
     renderer = annotation.figure.canvas.get_renderer()  # type: ignore[attr-defined]
     annotation.update_positions(renderer)
-    return Text.get_window_extent(annotation, renderer)
+    box = _ends(Text.get_window_extent(annotation, renderer))
+    annotation.remove()
+    return box
 
 
-def _box(axis: Axes, start: Place, end: Place) -> BboxBase:
+def _ends(box: BboxBase) -> Box:
+    """Return left, bottom, right and top of a box, in pixels."""
+    return np.array([*box.min, *box.max])
+
+
+def _box(axis: Axes, start: Place, end: Place) -> Box:
     """Return the room of what is drawn from one place to another, which may be the same."""
-    from matplotlib.transforms import Bbox
-
     corners = axis.transData.transform([start, end])
     pixels = _MARKER * axis.figure.dpi / 72
-    return Bbox([corners.min(axis=0) - pixels, corners.max(axis=0) + pixels])
+    return np.concatenate([corners.min(axis=0) - pixels, corners.max(axis=0) + pixels])

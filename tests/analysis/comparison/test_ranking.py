@@ -1,12 +1,16 @@
 """Ranks with intervals, and tie groups."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy
 from helpers.matrices import table
 
+from qwen3nb.analysis.comparison import ranking as ranking_module
 from qwen3nb.analysis.comparison.ranking import borda_ranks, rank_systems
 from qwen3nb.analysis.stats.score_matrix import join
+from qwen3nb.metrics.intervals import excludes_zero
 
 RNG = np.random.default_rng(5)
 
@@ -114,3 +118,49 @@ def test_other_tasks_like_these_are_a_draw_of_five_or_more():
     assert by_name["s0"].first > (5 / 6) ** 6
     few = rank_systems(matrices[:4], n_resamples=50, seed=0)
     assert {(each.like_these, each.first) for each in few.standings} == {(None, None)}
+
+
+@pytest.mark.parametrize("kind", ["plain", "clusters", "one large cluster", "parts", "single"])
+def test_pairs_differ_if_the_test_and_the_interval_say_so(kind, monkeypatch):
+    """Most pairs are decided by bounds, and none otherwise than by its interval."""
+    rng = np.random.default_rng(7)
+    names = [f"s{number}" for number in range(12)]
+    matrices = []
+    for task, n in (("few", 30), ("many", 250)):
+        queries = [f"q{number}" for number in range(n)]
+        difficulty = rng.beta(0.5, 0.5, n)
+        columns = {}
+        for place, name in enumerate(names):
+            scores = np.clip(difficulty + 0.02 * place + rng.normal(0, 0.2, n), 0, 1)
+            columns[name] = dict(zip(queries, scores.tolist(), strict=True))
+        columns["s1"] = columns["s0"]
+        options = {}
+        if kind == "clusters":
+            options["clusters"] = {query: str(i // 2) for i, query in enumerate(queries)}
+        if kind == "one large cluster":
+            options["clusters"] = {q: q if i > n / 5 else "a" for i, q in enumerate(queries)}
+        if kind == "parts":
+            options["part_of"] = {q: "a" if i % 3 else "b" for i, q in enumerate(queries)}
+        if kind == "single" and task == "few":
+            columns = {name: {"q1": scores["q1"]} for name, scores in columns.items()}
+        matrices.append(join(columns, task=task, **options))
+    pairs = list(itertools.combinations(names, 2))
+    p_values = rng.choice([0.01, 0.2], len(pairs), p=[0.8, 0.2])
+    shares = np.array([0.3, 0.7])
+    computed_pairs = []
+    whole = ranking_module.paired_over_tasks
+
+    def counted(matrices, pairs, shares):
+        computed_pairs.extend(pairs)
+        return whole(matrices, pairs, shares)
+
+    monkeypatch.setattr(ranking_module, "paired_over_tasks", counted)
+    differ = ranking_module.differing_pairs(matrices, names, p_values, shares)
+    differences = whole(matrices, pairs, shares)
+    for (first, second), p, difference in zip(pairs, p_values, differences, strict=True):
+        expected = p < 0.05 and excludes_zero(difference.interval)
+        row, column = names.index(first), names.index(second)
+        assert differ[row, column] == differ[column, row] == expected
+    assert 0 < differ.sum() < 2 * (p_values < 0.05).sum()
+    decided = (p_values < 0.05).sum() - len(computed_pairs)
+    assert decided == 0 if kind == "one large cluster" else decided > len(computed_pairs)

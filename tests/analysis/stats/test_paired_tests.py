@@ -345,9 +345,8 @@ def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):
     result = []
     for block, threads in ((2_000_000, 1), (2_000_000, 2), (5_000, 2), (1, 4)):
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._BLOCK", block)
-        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._CACHED_DIFFERENCES", block)
+        monkeypatch.setattr("qwen3nb.analysis.stats.extreme_flips._MOST_GAPS", block)
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._COUNTED_PAIRS", threads)
-        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._FEWEST_FLIPS", threads)
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._MOST_FLIPS", 100 * threads)
         with threadpoolctl.threadpool_limits(threads):
             means = resampled_means(scores, n_resamples=400, seed=9)[1]
