@@ -563,19 +563,16 @@ class KnownNodes:
             return False
         reasons: dict[str, str] = {}
         with self._lock:
-            reports = {}
-            for node in nodes_of(self._ray):
-                if node.id not in self._names:
-                    self._names[node.id] = node.name
-                    reports[node.id] = self._request_report(node)
+            new = [node for node in nodes_of(self._ray) if node.id not in self._names]
+            self._names |= {node.id: node.name for node in new}
             requested = time.time()
+            reports = [self._request_report(node) for node in new]
             if reports:  # which all nodes write in parallel
-                count = len(reports)
-                self._ray.wait([*reports.values()], num_returns=count, timeout=_SECONDS_TO_ANSWER)
-            for node_id, reference in reports.items():
-                reason = self._reason_to_refuse(reference, requested=requested)
+                self._ray.wait(reports, num_returns=len(reports), timeout=_SECONDS_TO_ANSWER)
+            for node, report in zip(new, reports, strict=True):
+                reason = self._reason_to_refuse(report, requested=requested)
                 if reason:
-                    reasons[node_id] = reason
+                    reasons[node.id] = reason
             if reasons:
                 self.refuse(reasons)
         return bool(reasons)

@@ -11,14 +11,8 @@ Relative paths are resolved against the working directory, then the project root
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import (
-    AbstractContextManager,
-    ExitStack,
-    contextmanager,
-    nullcontext,
-    suppress,
-)
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -100,18 +94,26 @@ class Job:
     @property
     def values(self) -> NewValues:
         """Values of all parameters, with defaults filled in."""
-        return resolved_parameters(paths.find_notebook(self.notebook), self.parameters)
+        return resolved_parameters(self.notebook_file, self.parameters)
+
+    @property
+    def notebook_file(self) -> Path:
+        """The notebook."""
+        return cached_call(paths.find_notebook, self.notebook)
+
+    @property
+    def log(self) -> Path:
+        """The file that gets its output."""
+        return paths.results() / "logs" / f"{self.name}.log"
 
     def resolved(self) -> tuple[NewValues, Path]:
         """Return the values and the page."""
-        notebook = cached_call(paths.find_notebook, self.notebook)
-        values = resolved_parameters(notebook, self.parameters)
-        return values, page_path(notebook, values, name=self.page_name)
+        values = self.values
+        return values, page_path(self.notebook_file, values, name=self.page_name)
 
     def finished(self) -> bool:
         """Return whether a finished page with the same inputs exists."""
-        notebook = cached_call(paths.find_notebook, self.notebook)
-        return finished_page(notebook, self.parameters, name=self.page_name) is not None
+        return finished_page(self.notebook_file, self.parameters, name=self.page_name) is not None
 
 
 def sweep(
@@ -142,7 +144,10 @@ def sweep(
     """
     check_jobs(jobs)
     running = _RunningSweep(jobs, fresh=fresh, show_progress=show_progress)
-    with running, _executor(jobs, ray=ray, at_once=at_once, gpus_each=gpus_each) as executor:
+    with (
+        running.interruptible(),
+        _executor(jobs, ray=ray, at_once=at_once, gpus_each=gpus_each) as executor,
+    ):
         running.run(range(len(jobs)), executor)
     write_all_results()  # also if all are reused: an earlier sweep may have been killed
     return running.outcomes_in_order()
@@ -183,7 +188,7 @@ def sweep_share(
     running = _RunningSweep(jobs, fresh=False, show_progress=show_progress)
     file = paths.results() / f"sweep-{sha256_json(names)[:12]}"
     with LastOne(file) as last_one:
-        with running, _executor(jobs, ray="", at_once=at_once) as executor:
+        with running.interruptible(), _executor(jobs, ray="", at_once=at_once) as executor:
             running.run(in_turn, executor, leave_to_others=True)
             left = [index for index in others if index not in running.outcomes]
             if left:
@@ -199,7 +204,7 @@ def sweep_share(
 
 
 class _RunningSweep:
-    """The jobs of a sweep while they run; a context, in which signals interrupt as Ctrl-C does."""
+    """The jobs of a sweep, and what has become of them so far."""
 
     def __init__(self, jobs: Sequence[Job], *, fresh: bool, show_progress: bool) -> None:
         self.outcomes: dict[int, RunOutcome] = {}  # by the job's position
@@ -207,27 +212,25 @@ class _RunningSweep:
         self._fresh = fresh
         self._starts: dict[int, float] = {}  # in seconds of `time.monotonic`
         self._bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
-        self._stack = ExitStack()
         self._failures_before = {failure.page: failure for failure in failed_runs()}
 
-    def __enter__(self) -> None:
-        self._stack.enter_context(interrupted_by_signals())
-        self._stack.enter_context(self._bar)
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._stack.close()
-        if not isinstance(error, KeyboardInterrupt):
-            return
-        ended = [
-            (self._jobs[index], start)
-            for index, start in list(self._starts.items())
-            if index not in self.outcomes
-        ]
-        raise Interrupted(
-            f"stopped after {len(self.outcomes)} of {len(self._jobs)} runs. "
-            f"Repeat the command to resume; finished runs are not run again{_stopped_text(ended)}",
-            error,
-        ) from None
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Let signals end the block as Ctrl-C does, with an error that says what has run."""
+        try:
+            with interrupted_by_signals(), self._bar:
+                yield
+        except KeyboardInterrupt as interruption:
+            ended = [
+                (self._jobs[index], start)
+                for index, start in list(self._starts.items())
+                if index not in self.outcomes
+            ]
+            raise Interrupted(
+                f"stopped after {len(self.outcomes)} of {len(self._jobs)} runs. Repeat the command "
+                f"to resume; finished runs are not run again{_stopped_text(ended)}",
+                interruption,
+            ) from None
 
     def run(
         self, positions: Sequence[int], executor: Executor, *, leave_to_others: bool = False
@@ -237,48 +240,33 @@ class _RunningSweep:
         With ``leave_to_others``, jobs that another sweep is at, or has failed at since this one
         began, have no outcome. Without, they are waited for.
         """
-        for index, outcome in self._outcomes(positions, executor, leave_to_others):
-            if outcome is not None:
-                self.outcomes[index] = outcome
-                _print_outcome(outcome, self._bar)
-
-    def outcomes_in_order(self) -> list[RunOutcome]:
-        """Return the outcomes so far in the order of the jobs."""
-        return [self.outcomes[index] for index in sorted(self.outcomes)]
-
-    def _outcomes(
-        self, positions: Sequence[int], executor: Executor, leave_to_others: bool
-    ) -> Iterator[tuple[int, RunOutcome | None]]:
-        """Yield the position and outcome of each job as it ends."""
 
         def run(index: int) -> RunOutcome | None:
             self._starts[index] = time.monotonic()
             if leave_to_others:
                 return self._run_unless_elsewhere(self._jobs[index], executor)
-            return _run(self._jobs[index], executor, self._fresh)
+            return self._run(self._jobs[index], executor)
 
         with ThreadPoolExecutor(executor.at_once) as pool:
             indices = {pool.submit(run, index): index for index in positions}
             try:
-                pending = set(indices)
-                while pending:
-                    # Python handles signals only in this thread, and not while it waits for a lock
-                    # if the system delivers them to one of Ray's threads: wake up regularly.
-                    ended, pending = wait(
-                        pending, timeout=_SECONDS_BETWEEN_WAKES, return_when=FIRST_COMPLETED
-                    )
-                    if isinstance(executor, RayExecutor):
-                        executor.check_presence_of_nodes()
-                    for future in ended:
-                        yield indices[future], future.result()
+                for future in _as_they_end(indices, executor):
+                    outcome = future.result()
+                    if outcome is not None:
+                        self.outcomes[indices[future]] = outcome
+                        _print_outcome(outcome, self._bar)
             except BaseException:  # Ctrl-C, too
                 executor.stop()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
+    def outcomes_in_order(self) -> list[RunOutcome]:
+        """Return the outcomes so far in the order of the jobs."""
+        return [self.outcomes[index] for index in sorted(self.outcomes)]
+
     def _run_unless_elsewhere(self, job: Job, executor: Executor) -> RunOutcome | None:
         """Run a job; None if another sweep is at it, or has failed at it meanwhile."""
-        log = _log_of(job)
+        log = job.log
         log.parent.mkdir(parents=True, exist_ok=True)
         with claim(log, purpose="sweeps") as is_ours:
             failure = failed_run(job.name)
@@ -286,6 +274,33 @@ class _RunningSweep:
             if is_new or not is_ours:
                 return None
             return _run_or_reuse(job, executor, log, fresh=self._fresh)
+
+    def _run(self, job: Job, executor: Executor) -> RunOutcome:
+        """Run a job unless its page is finished, possibly by another sweep meanwhile."""
+        log = job.log
+        log.parent.mkdir(parents=True, exist_ok=True)
+
+        def say_that_it_waits() -> None:
+            tqdm.write(f"another sweep runs {job.name}; waiting for its end")
+
+        with exclusive_lock(
+            log, purpose="sweeps", on_wait=say_that_it_waits, give_up=lambda: executor.stopped
+        ):
+            return _run_or_reuse(job, executor, log, fresh=self._fresh)
+
+
+def _as_they_end(
+    futures: Iterable[Future[RunOutcome | None]], executor: Executor
+) -> Iterator[Future[RunOutcome | None]]:
+    """Yield each future that has ended; watch the nodes meanwhile."""
+    pending = set(futures)
+    while pending:
+        # Python handles signals only in this thread, and not while it waits for a lock if the
+        # system delivers them to one of Ray's threads: wake up regularly.
+        ended, pending = wait(pending, timeout=_SECONDS_BETWEEN_WAKES, return_when=FIRST_COMPLETED)
+        if isinstance(executor, RayExecutor):
+            executor.check_presence_of_nodes()
+        yield from ended
 
 
 def _executor(
@@ -322,17 +337,12 @@ def _stopped_text(starts: Sequence[tuple[Job, float]]) -> str:
     for job, start in starts:
         printed = ""
         with suppress(OSError):  # it had not begun to print
-            printed = visible(uncoloured(known_secrets().without(last_line(_log_of(job)))))
+            printed = visible(uncoloured(known_secrets().without(last_line(job.log))))
         seconds = time.monotonic() - start
         lines.append(
             f"\n  {job.name} ran for {seconds:.0f} s; its log ends: {printed or 'nothing'}"
         )
     return "".join(lines)
-
-
-def _log_of(job: Job) -> Path:
-    """Return the file that gets the output of a job."""
-    return paths.results() / "logs" / f"{job.name}.log"
 
 
 def _print_outcome(outcome: RunOutcome, bar: Any) -> None:
@@ -398,20 +408,6 @@ def needs_gpu(job: Job) -> bool:
         return True
     source = model_of(values)
     return not all(part.kind.weightless for part in source.parts or (source,))
-
-
-def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
-    """Run a job unless its page is finished, possibly by another sweep meanwhile."""
-    log = _log_of(job)
-    log.parent.mkdir(parents=True, exist_ok=True)
-
-    def say_that_it_waits() -> None:
-        tqdm.write(f"another sweep runs {job.name}; waiting for its end")
-
-    with exclusive_lock(
-        log, purpose="sweeps", on_wait=say_that_it_waits, give_up=lambda: executor.stopped
-    ):
-        return _run_or_reuse(job, executor, log, fresh=fresh)
 
 
 def _run_or_reuse(job: Job, executor: Executor, log: Path, *, fresh: bool) -> RunOutcome:
@@ -496,7 +492,7 @@ def _runs_here(job: Job) -> bool:
 
 def _reads_results(job: Job) -> bool:
     """Return whether the notebook of a job reads the records of all."""
-    notebook = cached_call(read_notebook, cached_call(paths.find_notebook, job.notebook))
+    notebook = cached_call(read_notebook, job.notebook_file)
     return bool(notebook["metadata"]["qwen3nb"].get("reads") == "results")
 
 
