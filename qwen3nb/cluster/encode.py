@@ -78,7 +78,7 @@ class _EncodeJob:
     source: Path
     folder: Path
     cuts: Cuts
-    threads: int
+    size: WorkerSize
     facts: Mapping[str, str]  # of the driver, which those of a worker must equal
     environment: Mapping[str, str] = field(repr=False)
 
@@ -138,19 +138,12 @@ def encode_on_cluster(
             source=source,
             folder=folder,
             cuts=cuts,
-            threads=size.cores,
+            size=size,
             facts=nodes.expected,
             environment=sent_environment(),
         )
-        parts = []
         show_progress = options.get("show_progress", True)
-        with text_bar(Path(model).name, cuts.source.texts, show=show_progress) as bar:
-            for part in _encoded_parts(cluster.ray, nodes, job, size):
-                parts.append(part)
-                bar.update(part.shard.texts)
-    digests = {part.shard.file: part.sha256 for part in parts}
-    vectors = finish_shards(folder, read_shards(folder / PLAN), digests)
-    return EncodedShards(folder, vectors, kept=sum(part.existed for part in parts))
+        return _encode(cluster.ray, nodes, job, show_progress=show_progress)
 
 
 def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> WorkerSize:
@@ -222,10 +215,10 @@ class ShardWorker:
         os.environ.update(node_environment(job.environment))
         # Numerical libraries read these when they are loaded, so before torch.
         for name in _THREADS:
-            os.environ[name] = str(job.threads)
+            os.environ[name] = str(job.size.cores)
         import torch
 
-        torch.set_num_threads(job.threads)
+        torch.set_num_threads(job.size.cores)
         # The size tells a file of the same path on another disk apart.
         if job.source.stat().st_size != job.cuts.source.bytes:
             raise ClusterError(f"its {job.source} is not that of the driver; share the disk")
@@ -237,9 +230,20 @@ class ShardWorker:
         return encoder, start_shards(job.folder, job.cuts, model_of(encoder, job.role))
 
 
-def _encoded_parts(
-    ray: Ray, nodes: KnownNodes, job: _EncodeJob, size: WorkerSize
-) -> Iterator[EncodedPart]:
+def _encode(ray: Ray, nodes: KnownNodes, job: _EncodeJob, *, show_progress: bool) -> EncodedShards:
+    """Encode all parts, and write the manifest."""
+    parts = []
+    label = Path(job.model).name
+    with text_bar(label, job.cuts.source.texts, show=show_progress) as bar:
+        for part in _encoded_parts(ray, nodes, job):
+            parts.append(part)
+            bar.update(part.shard.texts)
+    digests = {part.shard.file: part.sha256 for part in parts}
+    vectors = finish_shards(job.folder, read_shards(job.folder / PLAN), digests)
+    return EncodedShards(job.folder, vectors, kept=sum(part.existed for part in parts))
+
+
+def _encoded_parts(ray: Ray, nodes: KnownNodes, job: _EncodeJob) -> Iterator[EncodedPart]:
     """Yield each part once a worker has encoded it, or found it.
 
     A node whose worker cannot load the model is refused, and what is left goes to the others.
@@ -247,7 +251,7 @@ def _encoded_parts(
     left = {shard.file: shard for shard in job.cuts.shards}
     while left:
         try:
-            for part in _parts_of_pool(ray, nodes, job, size, shards=[*left.values()]):
+            for part in _parts_of_pool(ray, nodes, job, shards=[*left.values()]):
                 del left[part.shard.file]
                 yield part
         except ray.exceptions.RayTaskError as error:
@@ -262,11 +266,12 @@ def _encoded_parts(
 
 
 def _parts_of_pool(
-    ray: Ray, nodes: KnownNodes, job: _EncodeJob, size: WorkerSize, *, shards: Sequence[Shard]
+    ray: Ray, nodes: KnownNodes, job: _EncodeJob, *, shards: Sequence[Shard]
 ) -> Iterator[EncodedPart]:
     """Yield each of these parts, encoded by new workers, which end afterwards."""
     from ray.util.actor_pool import ActorPool
 
+    size = job.size
     actor = ray.remote(ShardWorker).options(
         num_cpus=size.cores,
         num_gpus=size.gpus,
