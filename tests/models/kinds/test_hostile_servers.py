@@ -106,7 +106,8 @@ FAULTS = {
 def test_a_hostile_answer_is_one_error_in_bounded_time_and_memory(name, monkeypatch):
     reply, message = FAULTS[name]
     monkeypatch.setenv("QWEN3NB_API_KEY", KEY)
-    monkeypatch.setattr(api, "_LONGEST_HEAD", 0.3)
+    # Short only where that is what ends: a busy machine takes longer for any answer.
+    monkeypatch.setattr(api, "_LONGEST_HEAD", 0.3 if "did not begin" in message else 20)
     monkeypatch.setattr(api, "_LONGEST_ANSWER", 0.3 if "at a time" in name else 20)
     tracemalloc.start()
     try:
