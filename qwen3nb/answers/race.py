@@ -19,6 +19,7 @@ from qwen3nb.answers.answer import Answer
 from qwen3nb.answers.forecast import DEFAULT, Forecast, forecast_results, share_text
 from qwen3nb.answers.preview import tasks_in_order
 from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.mteb.select import benchmark_tasks
 from qwen3nb.models.model import Model
 from qwen3nb.models.options import ModelOptions
 from qwen3nb.records.data_used import DataUsed
@@ -204,7 +205,8 @@ def until_certain(
     folder = output or paths.results() / FOLDER
     facts = published_benchmarks()[benchmark]
     # Without its aids: they are no tasks of the benchmark, so all of it would cost more.
-    tasks = tasks_in_order(facts, set(BENCHMARKS[benchmark].task_keys)).values()
+    tasks_by_key = benchmark_tasks(benchmark)
+    tasks = tasks_in_order(facts, set(tasks_by_key)).values()
     records: dict[str, list[Result]] = {name: [] for name in names}
     forecasts: dict[str, Forecast] = {}
     bar = tqdm(tasks, desc="until certain", unit="task", disable=not show_progress)
@@ -216,7 +218,7 @@ def until_certain(
             model = Model.from_parameters({**vars(options), "checkpoint": specs[name]})
             run = evaluate(
                 model,
-                tasks=",".join(task_keys),
+                tasks=[tasks_by_key[key] for key in task_keys],
                 output=folder,
                 seed=seed,
                 config={UNTIL_CERTAIN: benchmark},
@@ -228,6 +230,8 @@ def until_certain(
             if forecast is None:
                 raise ValueError(f"{name} has no score on {', '.join(task_keys)} of {benchmark}")
             forecasts[name] = forecast
+        for key in task_keys:
+            tasks_by_key.pop(key).unload_data()
         decided = race.advance({name: _standing(forecasts[name]) for name in race.running})
         if decided and show_progress:
             bar.write(f"decided: {', '.join(decided)}, after {plural(race.tasks, 'task')}")

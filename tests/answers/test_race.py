@@ -10,8 +10,10 @@ from qwen3nb.analysis.forecasting.published import published_benchmarks
 from qwen3nb.answers import race as module
 from qwen3nb.answers.forecast import published_names
 from qwen3nb.answers.race import until_certain
+from qwen3nb.evaluation.mteb.select import benchmark_tasks, suite_tasks, task_key
 from qwen3nb.records.record import MTEBScore
 from qwen3nb.records.results import Results
+from qwen3nb.tiers import BENCHMARKS
 
 BENCHMARK = "MTEB(eng, v2)"
 STRONG = "Qwen/Qwen3-Embedding-8B"
@@ -30,7 +32,8 @@ def calls(monkeypatch, tmp_path):
         assert options["config"] == {"until_certain": BENCHMARK}
         made.append((model.spec, tasks, output))
         records = []
-        for key in tasks.split(","):
+        for task in tasks:
+            key = task_key(task)
             record = benchmark_record(model.spec, key)
             score = published_score(model.spec, names[key])
             records.append(amend(record, "task", mteb=MTEBScore("main", score)) or record)
@@ -110,3 +113,12 @@ def test_tasks_that_a_model_cannot_run_leave_it_undecided(monkeypatch, calls, tm
     assert not answer.is_certain
     assert "not certain: some tasks cannot be run" in answer.conclusion.text
     assert "fewer than 1 of 100" not in answer.conclusion.text
+
+
+@pytest.mark.parametrize("benchmark", ["MTEB(eng, v2)", "BEIR"])
+def test_a_race_runs_the_tasks_of_the_benchmark_themselves(benchmark):
+    """Some are a subset of a task, which its name alone would not select."""
+    tasks = benchmark_tasks(benchmark)
+    assert set(tasks) == set(BENCHMARKS[benchmark].task_keys)
+    selected = suite_tasks(tier="", tasks=list(tasks.values()))
+    assert {task_key(task) for task in selected} == set(tasks)

@@ -53,6 +53,14 @@ def tier_tasks(tier: str) -> list[AbsTask]:
     return sorted(split_groups(tasks), key=lambda task: order.index(task_key(task)))
 
 
+def benchmark_tasks(name: str) -> dict[str, AbsTask]:
+    """Return the MTEB task objects of a benchmark by their keys, without data.
+
+    A key may say more than a task's name: which subset counts, as in ``STS17-en-en``.
+    """
+    return {task_key(task): task for task in split_groups(_benchmark_tasks(BENCHMARKS[name]))}
+
+
 def _benchmark_tasks(benchmark: Benchmark) -> list[AbsTask]:
     """Return the MTEB task objects of a benchmark, with the splits and subsets that count."""
     if not benchmark.part_of:
