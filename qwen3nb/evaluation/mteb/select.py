@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import logging
 import re
+import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "subsets")
 ALL = "all"  # instead of task names: every task of MTEB
 _BUILT_IN = ("PyDocs", "AuthorSTS")
+_SCORERS = "mteb._evaluators."  # how the names of the modules of MTEB's scorers begin
 _NANO_SUFFIX = f"-{NANO}"  # of a task's name, for its small set
 _MAX_SELECTION = 60  # characters of a selection in a file name
 _NOUNS = {"eval_splits": "split", "hf_subsets": "subset", "languages": "language"}
@@ -372,13 +374,34 @@ def quiet() -> Iterator[None]:
     earlier_level = log.level
     log.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _no_bars_of_scorers():
             warnings.simplefilter("ignore")
             yield
     finally:
         log.setLevel(earlier_level)
         if had_progress_bars:
             datasets.enable_progress_bars()
+
+
+@contextmanager
+def _no_bars_of_scorers() -> Iterator[None]:
+    """Hide the progress bars of MTEB's scorers, which no option turns off.
+
+    One of bitext mining draws a bar for each pair of languages, hundreds in a task.
+    """
+    from tqdm.auto import tqdm
+
+    scorers = []
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_SCORERS) and vars(module).get("tqdm") is tqdm:
+            scorers.append(module)
+    for module in scorers:
+        vars(module)["tqdm"] = partial(tqdm, disable=True)
+    try:
+        yield
+    finally:
+        for module in scorers:
+            vars(module)["tqdm"] = tqdm
 
 
 @contextmanager

@@ -203,3 +203,13 @@ def test_what_mteb_warns_and_logs_of_an_old_task_is_silent(caplog, capsys):
     with pytest.warns(UserWarning, match="superseded"):
         task.check_if_dataset_is_superseded()
     assert "superseded" in caplog.text
+
+
+def test_scorers_of_mteb_draw_no_bars_inside_and_draw_them_again_after(capsys):
+    from mteb._evaluators.text import bitext_mining_evaluator as scorer
+
+    with quiet():
+        assert list(scorer.tqdm(range(3), desc="Matching sentences")) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+    assert list(scorer.tqdm(range(3), desc="Matching sentences")) == [0, 1, 2]
+    assert "Matching sentences" in capsys.readouterr().err
