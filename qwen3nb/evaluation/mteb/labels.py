@@ -1,13 +1,14 @@
 """Read the labels of a classification once, where MTEB reads them row by row.
 
 MTEB gives a column of a data set to scikit-learn, which iterates over it some twenty times for each
-of ten experiments. A column of the library `datasets` decodes every row anew each time. For 25,000
-texts that takes minutes for each model, and the scores are the same.
+of ten experiments, or looks at one row after the other to draw what a classifier learns from. A
+column of the library `datasets` decodes each row anew. For 25,000 texts that takes minutes for
+each model, and the scores are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,23 +24,27 @@ def labels_read_once(task: AbsTask) -> Iterator[None]:
     Args:
         task: of any type; other types stay as they are.
     """
-    if task.metadata.type != "Classification":
-        yield
-        return
-    any_task: Any = task
-    scores_of, draw = any_task._calculate_scores, any_task._undersample_data
-
-    def scores_of_lists(labels: Sequence[Any], predictions: Any) -> Any:
-        return scores_of(labels[:], predictions)
-
-    def draw_by_lists(split: Dataset, *options: Any, **named: Any) -> Any:
-        return draw(_Split(split), *options, **named)
-
-    any_task._calculate_scores, any_task._undersample_data = scores_of_lists, draw_by_lists
+    readers = _READERS.get(task.metadata.type, {})
+    for name, read in readers.items():
+        setattr(task, name, _reading_first(getattr(task, name), read))
     try:
         yield
     finally:
-        del any_task._calculate_scores, any_task._undersample_data
+        for name in readers:
+            delattr(task, name)
+
+
+def _reading_first(method: Callable[..., Any], read: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return a method of a task whose first argument is read before the call."""
+
+    def with_read_data(data: Any, *others: Any, **options: Any) -> Any:
+        return method(read(data), *others, **options)
+
+    return with_read_data
+
+
+def _values(column: Sequence[Any]) -> Sequence[Any]:
+    return column[:]
 
 
 class _Split:
@@ -58,3 +63,10 @@ class _Split:
     def select(self, positions: list[int]) -> Dataset:
         """Return the rows at these positions."""
         return self._rows.select(positions)
+
+
+# By type of task: methods of MTEB, and how to read their first argument.
+_READERS: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "Classification": {"_calculate_scores": _values, "_undersample_data": _Split},
+    "MultilabelClassification": {"_undersample_data_indices": _values},
+}

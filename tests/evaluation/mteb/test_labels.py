@@ -1,5 +1,6 @@
 """Labels of classifications that are read once give the scores that MTEB's own reading gives."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import datasets
@@ -59,6 +60,25 @@ def test_cross_validation_is_scored_alike() -> None:
     by_mteb = _scores(task)
     with labels_read_once(task):
         assert _scores(task) == by_mteb
+
+
+def test_several_labels_of_a_text_are_scored_alike() -> None:
+    """MTEB draws the texts to learn from by the task's own generator."""
+    scores = []
+    for is_read_once in (False, True):
+        task: Any = mteb.get_task("CEDRClassification")
+        task.dataset = datasets.DatasetDict(train=_labelled(60, seed=1), test=_labelled(30, seed=2))
+        task.data_loaded, task.np_rng = True, np.random.default_rng(0)
+        with labels_read_once(task) if is_read_once else nullcontext():
+            scores.append(_scores(task))
+    by_mteb, read_once = scores
+    assert by_mteb == read_once
+
+
+def _labelled(count: int, *, seed: int) -> datasets.Dataset:
+    rows, rng = _rows(count, seed=seed), np.random.default_rng(seed)
+    labels = [sorted({int(first), int(second)}) for first, second in rng.integers(0, 4, (count, 2))]
+    return rows.remove_columns("label").add_column("label", labels)
 
 
 def test_metrics_get_lists(monkeypatch: pytest.MonkeyPatch) -> None:
