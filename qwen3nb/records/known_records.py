@@ -35,11 +35,11 @@ class KnownDigests:
     """The digests in the list of the cache, by occasion."""
 
     def __init__(self) -> None:
-        file = known_list()
+        self._file = known_list()
         self._listed: dict[str, set[str]] = {}
         self._added: dict[str, set[str]] = {}
         with suppress(OSError):  # a cache that cannot be read knows nothing
-            self._listed = _digests_by_occasion(file, tuple(file_stamp(file)))
+            self._listed = _digests_by_occasion(self._file, tuple(file_stamp(self._file)))
 
     def contradict(self, occasion: str, digest: str) -> bool:
         """Return whether only other digests of an occasion are known."""
@@ -50,7 +50,7 @@ class KnownDigests:
         """List a digest, unless it is known."""
         if digest not in self._of(occasion):
             self._added.setdefault(occasion, set()).add(digest)
-            remember(occasion, digest)
+            _append(self._file, occasion, digest)
 
     def _of(self, occasion: str) -> set[str]:
         return self._listed.get(occasion, set()) | self._added.get(occasion, set())
@@ -68,7 +68,10 @@ def _digests_by_occasion(file: Path, stamp: tuple[object, ...]) -> dict[str, set
 
 def remember(occasion: str, digest: str) -> None:
     """List a digest; a cache that cannot be written knows less."""
-    file = known_list()
+    _append(known_list(), occasion, digest)
+
+
+def _append(file: Path, occasion: str, digest: str) -> None:
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         # One system call, so that lines of two processes do not mix.

@@ -62,6 +62,7 @@ EVALUATES = "evaluates"  # purpose of the lock of who evaluates what a record is
 _ABANDONED = 3600.0  # seconds after which a file named by no record counts as abandoned
 _LARGEST = 1 << 30  # bytes of a table in memory; one of a million queries has about half
 _RECENT = 64  # tables that stay in memory: about 1 MB of 6,980 queries each
+_MANY_ROWS = 50_000  # of a table above which it does not stay there
 _STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(scores|top)\.parquet"
 _RUN_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(trec|qrels)"
@@ -128,8 +129,17 @@ class SideFile:
         return data
 
 
-@lru_cache(maxsize=_RECENT)
 def _opened(file: SideFile) -> pq.ParquetFile:
+    """Return the table in a file, which stays in memory unless it is large; see `_open`."""
+    return _open(file) if file.rows > _MANY_ROWS else _recently_opened(file)
+
+
+@lru_cache(maxsize=_RECENT)
+def _recently_opened(file: SideFile) -> pq.ParquetFile:
+    return _open(file)
+
+
+def _open(file: SideFile) -> pq.ParquetFile:
     """Return the table in a file, whose columns are read when needed.
 
     Raises:
@@ -190,17 +200,24 @@ def _parquet(file: SideFile) -> Iterator[None]:
 
 def _column(file: SideFile, name: str) -> pa.ChunkedArray:
     """Return a column of the table in a file; raises as `_opened`, or if it has another type."""
+    return _columns(file, [name])[name]
+
+
+def _columns(file: SideFile, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+    """Return some columns of the table in a file, read at once; raises as `_column`."""
     with _parquet(file):
-        column = _opened(file).read([name], use_threads=False)[name]
-    expected = _TYPES.get(name, "double")
-    may_have_nulls = name not in _TYPES  # a query may lack a score
-    has_right_nulls = may_have_nulls or column.null_count == 0
-    if str(column.type) != expected or not has_right_nulls:
-        raise ResultError(
-            f"{paths.shown(file.path)}: column {name!r} is {column.type} with "
-            f"{column.null_count} nulls; expected {expected}, as records have"
-        )
-    return column
+        table = _opened(file).read(list(names), use_threads=False)
+    columns = {name: table[name] for name in names}
+    for name, column in columns.items():
+        expected = _TYPES.get(name, "double")
+        may_have_nulls = name not in _TYPES  # a query may lack a score
+        has_right_nulls = may_have_nulls or column.null_count == 0
+        if str(column.type) != expected or not has_right_nulls:
+            raise ResultError(
+                f"{paths.shown(file.path)}: column {name!r} is {column.type} with "
+                f"{column.null_count} nulls; expected {expected}, as records have"
+            )
+    return columns
 
 
 def _encoded(columns: dict[str, Any]) -> bytes:
@@ -270,7 +287,22 @@ class StoredScores(QueryScores):
         Raises:
             ResultError: not the file or the table that the record states, or different ids.
         """
-        queries = tuple(_column(self.file, _QUERY_ID).to_pylist())
+        return self._checked_queries(_column(self.file, _QUERY_ID))
+
+    def whole(self) -> QueryScores:
+        """Return the same scores in memory, all read at once.
+
+        Raises:
+            ResultError: as `check`.
+        """
+        columns = _columns(self.file, self.file.columns)
+        queries = self._checked_queries(columns[_QUERY_ID])
+        arrays = {name: columns[name].to_numpy() for name in self.counts}
+        return QueryScores(queries, arrays, ids=self.ids)
+
+    def _checked_queries(self, column: pa.ChunkedArray) -> tuple[str, ...]:
+        """Return the query ids in a column, after comparing them with the record."""
+        queries = tuple(column.to_pylist())
         # Ids that equal those checked before need no digest.
         are_shared = queries == SHARED_QUERIES.get(self.ids)
         are_expected = are_shared or digest_of_queries(queries) == self.ids
@@ -292,12 +324,19 @@ class StoredScores(QueryScores):
         """
         if column not in self.counts:
             raise KeyError(column)
+        if self.file.rows > _MANY_ROWS:
+            return _read_scores(self.file, column)
         return _score_array(self.file, column)
 
 
 @lru_cache(maxsize=_RECENT)
 def _score_array(file: SideFile, name: str) -> Array:
-    """Return a column of scores, read-only: one comparison asks for it several times."""
+    """Return a column of scores: one comparison asks for it several times."""
+    return _read_scores(file, name)
+
+
+def _read_scores(file: SideFile, name: str) -> Array:
+    """Return a column of scores, read-only."""
     return read_only(_column(file, name).to_numpy())
 
 
@@ -310,8 +349,7 @@ class StoredTop(Mapping[str, list[str]]):
 
     def check(self) -> None:
         """Read the file; raises as `StoredScores.check`."""
-        for name in self.file.columns:
-            _column(self.file, name)
+        _columns(self.file, self.file.columns)
 
     def __getitem__(self, query: str) -> list[str]:
         return list(_stored_lists(self.file)[query])

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -266,8 +266,9 @@ def problems(result: Result) -> list[str]:
     score equals MTEB's.
     """
     try:
-        for table in _stored_tables(result):
-            table.check()
+        result = _with_scores_in_memory(result)
+        if isinstance(result.top, StoredTop):
+            result.top.check()
     except ResultError as error:  # nothing can be recomputed
         return [str(error)]
     inconsistencies = []
@@ -282,6 +283,13 @@ def problems(result: Result) -> list[str]:
     for name, aggregate in aggregates.items():
         inconsistencies += _aggregate_problems(result, name, aggregate)
     return inconsistencies
+
+
+def _with_scores_in_memory(result: Result) -> Result:
+    """Return a record whose scores were all read at once, and checked; raises as that does."""
+    if isinstance(result.per_query, StoredScores):
+        return replace(result, per_query=result.per_query.whole())
+    return result
 
 
 def _main_problems(result: Result) -> Iterator[str]:

@@ -74,6 +74,8 @@ def test_scores_are_read_back_to_the_bit(tmp_path_factory, columns):
     record = replace(make(), per_query=columns)
     again = loaded(record, tmp_path_factory.mktemp("scores"))
     assert bits(again.per_query) == bits(columns)
+    if columns:
+        assert bits(again.per_query.whole()) == bits(columns)
     assert again.per_query == columns
     assert columns == again.per_query
     assert again == record

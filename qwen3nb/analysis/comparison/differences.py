@@ -317,6 +317,36 @@ class _PairTest(NamedTuple):
     corrected: float
 
 
+class _PairTests(NamedTuple):
+    """The p-values of many pairs, which take less memory than a test each."""
+
+    rows: Mapping[str, int]  # of the systems (S)
+    places: NDArray[np.int32]  # of each pair among the p-values (S, S), in either order
+    p_values: Array  # (pairs,)
+    corrected: Array
+
+    @classmethod
+    def of(
+        cls,
+        systems: Iterable[str],
+        pairs: Sequence[Pair],
+        p_values: Sequence[float],
+        corrected: Sequence[float],
+    ) -> "_PairTests":
+        """Return the p-values of some pairs of the systems, in the order of the pairs."""
+        rows = {system: row for row, system in enumerate(systems)}
+        places = np.full((len(rows), len(rows)), -1, dtype=np.int32)
+        for place, (first_system, second_system) in enumerate(pairs):
+            places[rows[first_system], rows[second_system]] = place
+            places[rows[second_system], rows[first_system]] = place
+        return cls(rows, places, np.array(p_values), np.array(corrected))
+
+    def test(self, first: str, second: str) -> _PairTest:
+        """Return the p-values of a pair that was tested."""
+        place = self.places[self.rows[first], self.rows[second]]
+        return _PairTest(float(self.p_values[place]), float(self.corrected[place]))
+
+
 def corrected(family: Sequence[PairedDifference]) -> list[PairedDifference]:
     """The same differences with p-values corrected over all of them, by Holm's method."""
     p_values = adjust([difference.p_value for difference in family], how=HOLM)
@@ -595,20 +625,19 @@ class TaskComparison:
         return list(itertools.combinations(self.columns, 2))
 
     @cached_property
-    def _tests(self) -> dict[frozenset[str], _PairTest]:
+    def _tests(self) -> _PairTests:
         """P-values of all pairs that share a query, from one set of draws per set of queries."""
-        p_values: dict[frozenset[str], float] = {}
+        tested_pairs: list[Pair] = []
+        p_values: list[float] = []
         corrected_p_values: list[float] = []
         for pairs in self._by_shared_queries(self._all_pairs):
             p_values_of_pairs, corrected_p_values = self._permutation_p_values(pairs)
-            for pair, p_value in zip(pairs, p_values_of_pairs, strict=True):
-                p_values[frozenset(pair)] = p_value
+            tested_pairs += pairs
+            p_values += p_values_of_pairs
         # MaxT stays the correction only if all pairs share their queries, and are a single group.
         if self.correction != MAX_T:
-            corrected_p_values = adjust(list(p_values.values()), how=self.correction)
-        # Both in the order in which the pairs were tested.
-        tests = map(_PairTest, p_values.values(), corrected_p_values)
-        return dict(zip(p_values, tests, strict=True))
+            corrected_p_values = adjust(p_values, how=self.correction)
+        return _PairTests.of(self.columns, tested_pairs, p_values, corrected_p_values)
 
     @cached_property
     def correction(self) -> str:
@@ -645,7 +674,7 @@ class TaskComparison:
     @property
     def p_values(self) -> list[float]:
         """Corrected p-values of all pairs that share a query, in the order of their names."""
-        return [test.corrected for test in self._tests.values()]
+        return self._tests.corrected.tolist()
 
     def _permutation_p_values(self, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
         """Uncorrected and MaxT p-values of pairs that share queries, from one set of draws."""
@@ -685,8 +714,8 @@ class TaskComparison:
             differences = _tested_differences(
                 self.matrix(*_systems_of(group)),
                 group,
-                [tests[frozenset(pair)] for pair in group],
-                family=len(tests),
+                [tests.test(*pair) for pair in group],
+                family=len(tests.p_values),
                 correction=self.correction,
             )
             by_pair.update(zip(group, differences, strict=True))

@@ -234,7 +234,7 @@ def test_skewed_differences_of_few_queries_are_corrected_by_holm():
         comparison = compare([make(name, row, task="T") for name, row in columns.items()])
         assert comparison.method == method
         (task,) = comparison.tasks
-        by_holm = holm([p for p, _ in task._tests.values()])
+        by_holm = holm(task._tests.p_values)
         assert (task.p_values == by_holm) == (columns is rare)
     many = [make(name, np.tile(row, 4), task="T") for name, row in rare.items()]
     assert compare(many).method == "step-down MaxT"  # of 240 queries, it holds
