@@ -37,7 +37,7 @@ _HEADINGS = {
     """,
     "Files": """
         output_dir output results config facts mirror cache_limit read_limit runs fresh typed page
-        map_file reports no_report before summary pass_env as_json port
+        map_file reports no_report before summary pass_env as_json port by_size
     """,
 }
 # By command: the parameters that one needs first, if these are others than those without a heading.

@@ -513,6 +513,7 @@ def fetch_all(
     requirements: Iterable[Need],
     mirror: Path,
     *,
+    by_size: bool = False,
     say: Callable[[str], object] = print,
     arrived: Callable[[], object] = lambda: None,
 ) -> dict[str, str]:
@@ -521,6 +522,7 @@ def fetch_all(
     Args:
         requirements: what to download.
         mirror: the folder.
+        by_size: see `fetch`.
         say: called with a line per need.
         arrived: called for each need once it is in the mirror.
 
@@ -535,7 +537,7 @@ def fetch_all(
                 failures[need.id] = ""  # not tried
                 continue
             try:
-                fetch(need, mirror, say=say)
+                fetch(need, mirror, by_size=by_size, say=say)
                 arrived()
             except MirrorError as error:
                 failures[need.id] = str(error)
@@ -551,8 +553,13 @@ def _is_fetched(need: Need, mirror: Path) -> bool:
     return note is not None and note.revision == need.revision
 
 
-def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> Path:
+def fetch(
+    need: Need, mirror: Path, *, by_size: bool = False, say: Callable[[str], object] = print
+) -> Path:
     """Download one need into the mirror unless it is there; resume interrupted downloads.
+
+    With ``by_size``, small files are compared with the hub's listing by their size alone. That is
+    for a server in the hub's place whose listing has no digests of git.
 
     Raises:
         MirrorError: the download fails, or would replace files that are not from the hub.
@@ -564,7 +571,7 @@ def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> 
     revision = need.revision or "main"
     say(f"  fetching {need.id} @ {revision[:12]}")
     partial_folder = mirror / _PARTIAL / f"{need.kind}s--{need.id.replace('/', '--')}"
-    names = _download(need, partial_folder, mirror)
+    names = _download(need, partial_folder, mirror, by_size=by_size)
     _check_only_hub_files(folder, names)
     for name in _copied_files(partial_folder).keys() - names:  # of other revisions
         (partial_folder / name).unlink()
@@ -585,7 +592,7 @@ def _write_note(need: Need, folder: Path, names: Iterable[str]) -> None:
     write_json(folder / NOTE, note.model_dump())
 
 
-def _download(need: Need, folder: Path, mirror: Path) -> set[str]:
+def _download(need: Need, folder: Path, mirror: Path, *, by_size: bool) -> set[str]:
     """Download the files of a need into a folder, and return their names."""
     try:
         names = download_into(
@@ -594,6 +601,7 @@ def _download(need: Need, folder: Path, mirror: Path) -> set[str]:
             kind=need.kind,
             revision=need.revision,
             files=_FILES[need.kind],
+            by_size=by_size,
         )
     except HubError as error:
         raise MirrorError(

@@ -391,6 +391,12 @@ def test_a_small_file_of_the_same_size_is_compared_with_gits_digest(on_hub, copi
     on_hub(lambda: fetch(NEED, copies, say=lambda _: None))
 
 
+def test_a_hub_without_gits_digests_is_compared_by_size_if_that_is_said(on_hub, copies):
+    change = changed(flip, endings="README.md")
+    on_hub(lambda: fetch(NEED, copies, by_size=True, say=lambda _: None), change)
+    assert (copies / NEED.id / "README.md").is_file()
+
+
 def test_a_hub_that_cannot_be_used_is_asked_for_the_first_need_only(on_hub, copies):
     needs = [Need("dataset", f"org/data{i}", REVISION, ("T",)) for i in range(20)]
     seen = []

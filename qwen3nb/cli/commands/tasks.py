@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     envvar="QWEN3NB_MIRROR",
     help="Folder to fetch into: the --mirror of other commands.",
 )
+@opt.flag("--by-size", help="Compare small files by size: for hubs without git's digests.")
 @opt.JSON
 def fetch(
     tier: str | None,
@@ -41,6 +42,7 @@ def fetch(
     models: Sequence[str],
     only_list: bool,
     mirror: Path | None,
+    by_size: bool,
     as_json: bool,
 ) -> None:
     """Download data sets and models into a mirror, on a machine with a network.
@@ -72,7 +74,7 @@ def fetch(
     with tqdm(total=len(required), unit="id", desc="arrived") as bar:
         say = partial(tqdm.write, file=sys.stderr)
         # The reason of each failure, by what could not be fetched.
-        failures = fetch_all(required, mirror, say=say, arrived=bar.update)
+        failures = fetch_all(required, mirror, by_size=by_size, say=say, arrived=bar.update)
     _print_failures(failures)
     summary = f"{len(required) - len(failures)} of {len(required)} in {mirror}"
     opt.answer({"needed": required, "failures": failures}, summary, as_json=as_json)
