@@ -25,12 +25,13 @@ def labels_read_once(task: AbsTask) -> Iterator[None]:
         task: of any type; other types stay as they are.
     """
     readers = _READERS.get(task.metadata.type, {})
-    for name, read in readers.items():
-        setattr(task, name, _reading_first(getattr(task, name), read))
+    replaced = [name for name in readers if hasattr(task, name)]  # other releases may lack one
+    for name in replaced:
+        setattr(task, name, _reading_first(getattr(task, name), readers[name]))
     try:
         yield
     finally:
-        for name in readers:
+        for name in replaced:
             delattr(task, name)
 
 
