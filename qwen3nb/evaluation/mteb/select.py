@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import hashlib
+import itertools
 import logging
 import re
 import sys
@@ -306,9 +307,33 @@ def _find_task(name: str) -> AbsTask:
     try:
         return load_library("mteb").get_task(name)
     except KeyError:
+        part = _find_part(name)
+        if part is not None:
+            return part
         # Raises a clearer error if the name is unknown.
         _check_known("task", name, (metadata.name for metadata in _metadata()))
         raise
+
+
+def _find_part(key: str) -> AbsTask | None:
+    """Return the task with the one subset, split or both that a key names, as on pages.
+
+    >>> task_key(_find_part("STS17-en-en"))
+    'STS17-en-en'
+    """
+    names = set(_all_names())
+    for dash in re.finditer("-", key):  # names have dashes, too, such as SICK-R
+        name, part = key[: dash.start()], key[dash.end() :]
+        if part and name in names:
+            task = load_library("mteb").get_task(name)
+            for subset, split in itertools.product(("", *task.hf_subsets), ("", *task.eval_splits)):
+                if part == "-".join(filter(None, (subset, split))):
+                    return load_library("mteb").get_task(
+                        name,
+                        hf_subsets=[subset] if subset else None,
+                        eval_splits=[split] if split else None,
+                    )
+    return None
 
 
 @cache
@@ -327,7 +352,7 @@ def check_task_names(names: Iterable[str]) -> None:
         name = name.removesuffix(_NANO_SUFFIX)
         if name.startswith(_BUILT_IN):
             _find_task(name)
-        else:
+        elif name not in _all_names() and _find_part(name) is None:
             _check_known("task", name, _all_names())
 
 

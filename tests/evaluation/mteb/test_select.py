@@ -8,6 +8,7 @@ from helpers.mteb_tasks import WORDS, loaded, search_data
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import (
+    check_task_names,
     choose_tasks,
     limited,
     quiet,
@@ -213,3 +214,18 @@ def test_scorers_of_mteb_draw_no_bars_inside_and_draw_them_again_after(capsys):
     assert capsys.readouterr().err == ""
     assert list(scorer.tqdm(range(3), desc="Matching sentences")) == [0, 1, 2]
     assert "Matching sentences" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["STS17-en-en", "MTOPDomainClassification-en-test"])
+def test_a_part_of_a_task_has_the_name_that_pages_give_it(key):
+    check_task_names([key])
+    (task,) = choose_tasks(tasks=key)
+    assert task_key(task) == key
+
+
+def test_a_part_that_no_task_has_is_refused():
+    for name in ("STS17-xx-xx", "SICK-R-en-en", "-", "STS17-"):
+        with pytest.raises(ValueError, match="unknown task"):
+            check_task_names([name])
+        with pytest.raises(ValueError, match="unknown task"):
+            choose_tasks(tasks=name)
