@@ -632,10 +632,7 @@ def download_into(
         is_wanted = files is None or any(fnmatch(name, pattern) for pattern in files)
         if is_wanted:
             names.add(name)
-            content = FileContent.of_hub(hub_file)
-            if by_size and _GIT_SHA1.fullmatch(content.digest):
-                content = FileContent(content.size, digest="")
-            expected_contents[folder / name] = content
+            expected_contents[folder / name] = FileContent.of_hub(hub_file, by_size=by_size)
     damaged = _remove_damaged(expected_contents)
     advice = ""
     if damaged and _GIT_SHA1.fullmatch(expected_contents[damaged[0]].digest):
@@ -685,10 +682,10 @@ class FileContent(NamedTuple):
     digest: str  # SHA-256 of a large file, git's SHA-1 of a small one; else it is not known
 
     @classmethod
-    def of_hub(cls, hub_file: RepoFile) -> FileContent:
-        """Return what the hub lists."""
+    def of_hub(cls, hub_file: RepoFile, *, by_size: bool) -> FileContent:
+        """Return what the hub lists; ``by_size``, of a small file only its size."""
         if hub_file.lfs is None:
-            return cls(hub_file.size, hub_file.blob_id)
+            return cls(hub_file.size, "" if by_size else hub_file.blob_id)
         return cls(hub_file.size, hub_file.lfs.sha256)
 
     def is_in(self, file: Path) -> bool:

@@ -55,13 +55,7 @@ from qwen3nb.datasets.judgements import (
 from qwen3nb.datasets.mirror import load_data, local_data, substitute_of
 from qwen3nb.datasets.nano import SmallSet
 from qwen3nb.datasets.rows import DataError, checked_id, listed, unicode_text
-from qwen3nb.models.search.mteb_rows import (
-    ENGLISH,
-    ColumnValues,
-    joined_documents,
-    joined_query,
-    task_languages,
-)
+from qwen3nb.models.search.mteb_rows import ENGLISH, joined_query, named_documents, task_languages
 from qwen3nb.models.search.words import Words, words_of_languages, words_of_texts
 from qwen3nb.tiers import NANO
 from qwen3nb.utils.strict_json import first_duplicate
@@ -653,8 +647,7 @@ def collection_of_part(
             f"{task.metadata.name}: the candidates of this reranking task did not load; offline?"
         )
     queries = {str(row["id"]): joined_query(row) for row in data["queries"]}
-    names = map(str, ColumnValues(data["corpus"], "id"))
-    documents = dict(zip(names, joined_documents(data["corpus"]), strict=True))
+    documents = dict(named_documents(data["corpus"]))
     judgements = data["relevant_docs"]
     rows = len(data["queries"]) + len(data["corpus"])
     irregularities = {

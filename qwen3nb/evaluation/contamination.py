@@ -39,7 +39,7 @@ from qwen3nb.evaluation.mteb.per_query import by_reader, task_slices
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.metrics.aggregate import REPORTED, aggregate, numbered
-from qwen3nb.models.search.mteb_rows import ColumnValues, joined_documents, joined_query
+from qwen3nb.models.search.mteb_rows import joined_query, named_documents
 from qwen3nb.records.record import Result
 from qwen3nb.utils.progress import tqdm
 
@@ -153,8 +153,7 @@ def _query_texts(task: AbsTask) -> Iterator[tuple[str, str]]:
 
 def _document_texts(task: AbsTask) -> Iterator[tuple[str, str]]:
     for part in task_slices(task):
-        corpus = part.data["corpus"]
-        for name, text in zip(ColumnValues(corpus, "id"), joined_documents(corpus), strict=True):
+        for name, text in named_documents(part.data["corpus"]):
             yield part.prefix + name, text
 
 

@@ -51,7 +51,7 @@ def tier_tasks(tier: str) -> list[AbsTask]:
     entry = TIERS[check_choice("tier", tier, TIERS)]
     tasks = choose_tasks(tasks=entry.tasks) if entry.tasks else []
     for name in entry.benchmarks:
-        tasks += _benchmark_tasks(BENCHMARKS[name])
+        tasks += benchmark_tasks(name).values()
     order = entry.task_keys
     return sorted(split_groups(tasks), key=lambda task: order.index(task_key(task)))
 
@@ -324,16 +324,23 @@ def _find_part(key: str) -> AbsTask | None:
     names = set(_all_names())
     for dash in re.finditer("-", key):  # names have dashes, too, such as SICK-R
         name, part = key[: dash.start()], key[dash.end() :]
-        if part and name in names:
-            task = load_library("mteb").get_task(name)
-            for subset, split in itertools.product(("", *task.hf_subsets), ("", *task.eval_splits)):
-                if part == "-".join(filter(None, (subset, split))):
-                    return load_library("mteb").get_task(
-                        name,
-                        hf_subsets=[subset] if subset else None,
-                        eval_splits=[split] if split else None,
-                    )
+        if name not in names:
+            continue
+        for subsets, splits in _parts(load_library("mteb").get_task(name)):
+            if part == "-".join((*subsets, *splits)):
+                return load_library("mteb").get_task(
+                    name, hf_subsets=subsets or None, eval_splits=splits or None
+                )
     return None
+
+
+def _parts(task: AbsTask) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield each subset, each split, and each subset with a split; all of it is an empty list."""
+    subsets: list[list[str]] = [[], *([subset] for subset in task.hf_subsets)]
+    splits: list[list[str]] = [[], *([split] for split in task.eval_splits)]
+    for chosen_subsets, chosen_splits in itertools.product(subsets, splits):
+        if chosen_subsets or chosen_splits:
+            yield chosen_subsets, chosen_splits
 
 
 @cache

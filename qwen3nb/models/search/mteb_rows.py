@@ -74,6 +74,16 @@ def joined_documents(corpus: MtebRows) -> Iterator[str]:
             yield joined_document({"title": title, "text": text})
 
 
+def named_documents(corpus: MtebRows) -> Iterator[tuple[str, str]]:
+    """Yield the id of each row of a data set or a list of rows, with `joined_document`.
+
+    >>> list(named_documents([{"id": "a", "text": "In place."}]))
+    [('a', 'In place.')]
+    """
+    names = map(str, ColumnValues(corpus, "id"))
+    return zip(names, joined_documents(corpus), strict=True)
+
+
 def document_ids(corpus: MtebRows, positions: Sequence[int]) -> list[str]:
     """Return the ids of the rows at ``positions`` of a data set or a list of rows.
 
