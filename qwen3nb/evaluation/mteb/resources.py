@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from qwen3nb import paths
 from qwen3nb.evaluation.mteb.availability import GB, RECORDED, TO_RUN
 from qwen3nb.evaluation.mteb.costs import Planned
+from qwen3nb.evaluation.mteb.sizes import HITS
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.searcher import Searcher
 from qwen3nb.utils.hardware import free_disk
@@ -46,9 +47,8 @@ def task_memory(task: Planned, width: int, batch: int, searchers: Sequence[Searc
     # Of several parts, one is in MTEB's hands at a time, and the others are kept as numbers.
     number_of_hits = max(task.part_hits, default=task.hits)
     number_kept = sum(task.part_hits)
-    if task.candidates and not width:  # searchers give no score to some candidates
-        scored_share = max(searcher.matched_share for searcher in searchers)
-        number_of_hits = int(number_of_hits * scored_share)
+    if searchers and not width:  # which give no score to some documents
+        number_of_hits = int(number_of_hits * _scored_share(task, searchers))
     hits = _BYTES_PER_HIT * number_of_hits + _BYTES_PER_KEPT_HIT * number_kept
     ids = (
         _BYTES_PER_CANDIDATE * task.candidates
@@ -57,6 +57,13 @@ def task_memory(task: Planned, width: int, batch: int, searchers: Sequence[Searc
     )
     index = sum(searcher.index_memory(task.characters) for searcher in searchers)
     return batch + vectors + hits + ids + index
+
+
+def _scored_share(task: Planned, searchers: Sequence[Searcher]) -> float:
+    """Return how much of its candidates or hits a query gets, by the searcher with the most."""
+    if task.candidates:
+        return max(searcher.matched_share for searcher in searchers)
+    return max(searcher.found_share(task.documents, HITS) for searcher in searchers)
 
 
 def too_large(tasks: Iterable[Planned], needs: Mapping[str, int], free: int) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """How fast a model encodes, searches and indexes on this machine.
 
 `measure_speeds` encodes short, medium and long texts, searches random vectors and indexes texts.
-The other constants were measured on an AMD EPYC (family 25, model 17).
+The other constants hold for one core of an AMD EPYC (family 23, model 1); `measure_slowdown` says
+how much longer, or shorter, work takes on a core of this machine.
 
 Beside other programs, a short sample is served at once or waits for long, and neither tells how
 long a run of minutes takes. So a sample counts by its processor time, which others hardly change;
@@ -36,9 +37,10 @@ _MAX_TEXTS = 512  # encoded at once, as in `Encoder`
 _ENOUGH_SECONDS = 0.2  # of the processor, for a sample that is large enough
 _ENOUGH_SECONDS_FOR_ONE = 1.0  # of one text, if no more need be timed
 _MOST_INDEXINGS = 8  # of the texts of a sample
-_SLICES, _NUMBERS_OF_SLICE = 8, 500_000  # of work on one core, each of some 10 ms
+_SLICES, _DOCUMENTS_OF_SLICE = 8, 10_000  # of work on one core, and the documents ranked in one
+_REFERENCE_SECONDS = 0.014  # of a slice, on the processor of the constants
 _LEAST_CPU = 1e-9  # seconds of a sample, which may wait only
-_SECONDS_PER_RERANKED_QUERY = 2.5e-4  # of a core, by vectors
+_SECONDS_PER_RERANKED_QUERY = 1.2e-3  # of a core, by vectors
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class EncodingSpeed:
     seconds: tuple[float, ...]
     pair: float = 0.0  # seconds per query and document compared
     query: float = 0.0  # seconds per query with candidates
-    slowdown: float = 1.0  # times as long as work on one core takes beside other programs
+    slowdown: float = 1.0  # times as long as a core takes that the constants were measured on
 
     def on(self, part: TaskPart) -> float:
         """Return the seconds to encode or index the texts of a part, and to search its corpus."""
@@ -166,11 +168,19 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
 
 
 def measure_slowdown() -> float:
-    """Return how many times as long work on one core takes now as with that core alone."""
+    """Return how many times as long work on one core takes now as the constants say.
+
+    Another processor is quicker or slower, and other programs take their share of it.
+    """
     clock = Clock()
-    for _ in range(_SLICES):
-        clock.cost(lambda: sum(range(_NUMBERS_OF_SLICE)))
-    return max(1.0, clock.stretch)
+    costs = [clock.cost(_rank_documents) for _ in range(_SLICES)]
+    return min(costs) / _REFERENCE_SECONDS * max(1.0, clock.stretch)
+
+
+def _rank_documents() -> list[str]:
+    """Do a slice of work like that on a run: scores by name, and their order."""
+    scores = {f"document-{n}": 0.618 * n % 1 for n in range(_DOCUMENTS_OF_SLICE)}
+    return sorted(scores, key=lambda name: (scores[name], name))
 
 
 def _cost_per_text(encoder: Encoder, texts: Sequence[str], batch_size: int, clock: Clock) -> float:
@@ -219,7 +229,7 @@ def measure_indexing(model: Searcher) -> EncodingSpeed:
     while sum(costs) < _ENOUGH_SECONDS and len(costs) < _MOST_INDEXINGS:
         costs.append(clock.cost(lambda: model.index_texts(texts)))
     seconds_per_character = clock.stretch * min(costs) / (_MAX_TEXTS * _MEDIUM_TEXT)
-    slowdown = max(1.0, clock.stretch)  # it runs on one core
+    slowdown = measure_slowdown()
     # Its time grows with the number of characters: two lengths tell the time of any other.
     million = 10**6
     return EncodingSpeed(

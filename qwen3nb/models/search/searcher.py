@@ -158,6 +158,10 @@ class Searcher(Identified, ABC):
         """Return the bytes of disk for an index that is kept."""
         return 0
 
+    def found_share(self, documents: int, k: int) -> float:
+        """Return how much of its ``k`` documents a query finds among so many, or all if fewer."""
+        return 1.0
+
     def is_quick(self, documents: int) -> bool:
         """Return whether so many documents can be searched again without encoding them."""
         return True

@@ -313,9 +313,10 @@ def test_bm25_is_planned_by_the_characters_of_a_corpus():
     assert one.documents > 8_800_000
     assert 300 < one.characters / one.documents < 400
     assert 60 * (one.minutes - one.beside) == pytest.approx(3e-9 * one.documents * one.queries)
-    # The index, 6,980 queries with 1,000 hits each, and the ids of the documents.
-    index = 1.5e8 + 1.5 * one.characters
-    needed = index + 6980 * (4096 + 256 * 1000) + 130 * one.documents
+    # The index, 6,980 queries with nearly 1,000 hits each, and the ids of the documents.
+    index = 2e7 + 13 * 2**23 + 1.4 * one.characters
+    hits = 1000 * (1 - 500 / one.documents)
+    needed = index + 6980 * (4096 + 256 * hits) + 130 * one.documents
     assert resources.task_memory(one, 0, 0, [load_model("bm25")]) == pytest.approx(needed)
     disk = resources.disk_check([one], [], [load_model("bm25")])
     assert disk.parts["indexes of BM25"] == one.characters
@@ -329,8 +330,14 @@ def test_few_candidates_of_many_queries_need_little_memory():
         "News", "Reranking", "x/n", "1", 10**5, None, "to run", 5000, 37_162, 10**6, 80_000
     )
     # BM25: an index, half of the candidates as hits, all candidates, 37,162 queries, 5,000 ids.
-    needed = 1.5e8 + 1.5e6 + 256 * 40_000 + 320 * 80_000 + 4096 * 37_162 + 130 * 5000
+    index = 2e7 + (13 + 1.4) * 10**6
+    needed = index + 256 * 40_000 + 320 * 80_000 + 4096 * 37_162 + 130 * 5000
     assert resources.task_memory(few, 0, 0, [load_model("bm25")]) == needed
+
+
+@pytest.mark.parametrize(("documents", "share"), [(10, 0.5), (1000, 0.5), (2000, 0.75)])
+def test_a_query_of_bm25_finds_fewer_than_all(documents, share):
+    assert load_model("bm25").found_share(documents, 1000) == share
 
 
 def test_sums_of_a_sweep(monkeypatch, encoder_folder, tmp_path):

@@ -63,7 +63,7 @@ ODD = [
 
 @pytest.mark.parametrize("english", [True, False])
 def test_the_index_is_that_of_bm25s(english, monkeypatch):
-    monkeypatch.setattr(bm25, "_BLOCK", 9)  # texts: several blocks
+    monkeypatch.setattr(bm25, "_BLOCK", 99)  # characters: several blocks
     generator = np.random.default_rng(0)
     texts = ODD + [" ".join(generator.choice(WORDS, n)) for n in generator.integers(0, 20, 40)]
     texts += ODD
