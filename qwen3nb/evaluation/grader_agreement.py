@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy  # loads scipy.special on first use
 
 from qwen3nb.datasets.custom.grades import GradeLine, counted_grades
 from qwen3nb.metrics.intervals import Array, Interval
@@ -101,5 +101,5 @@ def _interval(kappa: float, sums: Array) -> Interval | None:
     error = np.sqrt((queries - 1) / queries * np.sum((z_without_one - z_without_one.mean()) ** 2))
     if error == 0:
         return None
-    reach = stdtrit(queries - 1, 0.975) * error
+    reach = scipy.special.stdtrit(queries - 1, 0.975) * error
     return float(np.tanh(z - reach)), float(np.tanh(z + reach))

@@ -17,8 +17,8 @@ from statistics import fmean
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
+import scipy  # loads scipy.special on first use
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from qwen3nb.analysis.stats.multiple_testing import MAX_T, NAMES, adjust, enough_draws
 from qwen3nb.analysis.stats.paired_tests import EffectSize, effect_sizes
@@ -134,7 +134,7 @@ def shown_by_interval(differences: Array) -> float | None:
     deviation = float(differences.std(ddof=1))
     # In four of five samples, the mean is no more than this below the true difference:
     # the normal quantile of 0.8, in standard errors.
-    most_below = float(ndtri(_SHARE_OF_SAMPLES)) * deviation / math.sqrt(n)
+    most_below = float(scipy.special.ndtri(_SHARE_OF_SAMPLES)) * deviation / math.sqrt(n)
     unlucky = differences - differences.mean() - most_below  # if the true difference is 0
 
     # Such a sample if the true difference is so many thousandths.

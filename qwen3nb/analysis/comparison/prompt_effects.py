@@ -29,7 +29,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import scores_by
@@ -512,7 +511,7 @@ def score_interval(
     Ends t of ``(p − t)² = z² V(t)``, where V is the variance of Hanley and McNeil 1982, with the
     mean of the two sizes in place of each (Newcombe 2006, method 5).
     """
-    z = float(ndtri((1 + level) / 2))
+    z = float(scipy.special.ndtri((1 + level) / 2))
     low = _lower_end(probability, first, second, z)
     high = 1 - _lower_end(1 - probability, first, second, z)
     return low, high

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy  # loads scipy.special on first use
 
 from qwen3nb.analysis.judging.gains import ExpectedGains
 from qwen3nb.analysis.judging.pool import Flags, GradingPool
@@ -321,7 +321,7 @@ class Verdicts:
 @lru_cache
 def last_limit(queries: int, family: int) -> float:
     """Return the absolute value of t by all grades from which two models are told apart."""
-    return float(stdtrit(max(1, queries - 1), 1 - _LAST_LEVEL / 2 / family))
+    return float(scipy.special.stdtrit(max(1, queries - 1), 1 - _LAST_LEVEL / 2 / family))
 
 
 def _variances(by_query: Array) -> Array:

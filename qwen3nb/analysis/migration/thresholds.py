@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # loads scipy.special on first use
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.models.search.exact import Doubles, Floats, Ids
@@ -114,7 +114,7 @@ def _threshold_of_count(scores: NDArray[np.floating], count: int, *, near: float
 
 
 def _interval_of_count(carried: float, old_counts: Ids, new: TopScores) -> Interval:
-    quantile = float(stdtrit(len(old_counts) - 1, (1 + _LEVEL) / 2))
+    quantile = float(scipy.special.stdtrit(len(old_counts) - 1, (1 + _LEVEL) / 2))
 
     def is_alike(threshold: float) -> bool:
         differences = new.counts(threshold) - old_counts

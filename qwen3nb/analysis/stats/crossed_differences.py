@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtri, ndtr, stdtrit
+import scipy  # loads scipy.special on first use
 
 from qwen3nb.metrics.intervals import (
     FEW_QUERIES,
@@ -56,7 +56,8 @@ class Spread:
         """Half of Student's interval at a level."""
         if not self.variance:
             return 0.0
-        return float(stdtrit(self.freedom, (1 + level) / 2)) * math.sqrt(self.variance)
+        quantile = float(scipy.special.stdtrit(self.freedom, (1 + level) / 2))
+        return quantile * math.sqrt(self.variance)
 
 
 def spread_of_mean(values: Array) -> Spread:
@@ -208,7 +209,7 @@ class CrossedDesign:
         error = math.sqrt(of_queries.variance + sum(true_variances))
         if error == 0:
             return 1.0
-        return float(ndtr((effect - half_widths) / error).mean())
+        return float(scipy.special.ndtr((effect - half_widths) / error).mean())
 
     def _squares_of_half_widths(
         self, variances: Sequence[float], freedoms: Sequence[int], alpha: float
@@ -218,7 +219,7 @@ class CrossedDesign:
             return np.zeros(1)
         shares = (np.arange(_GRID) + 0.5) / _GRID
         estimates = [
-            variance * chdtri(freedom, 1 - shares) / freedom
+            variance * scipy.special.chdtri(freedom, 1 - shares) / freedom
             for variance, freedom in zip(variances, freedoms, strict=True)
         ]
         grid = list(np.meshgrid(*estimates, indexing="ij"))
@@ -230,10 +231,10 @@ class CrossedDesign:
             sum_of_squares = of_first**2 + of_second**2
             welch = np.full(total.shape, float(freedom))
             np.divide(freedom * total**2, sum_of_squares, out=welch, where=sum_of_squares > 0)
-            squares = stdtrit(welch, 1 - alpha / 2) ** 2 * total
+            squares = scipy.special.stdtrit(welch, 1 - alpha / 2) ** 2 * total
             other_freedoms = freedoms[2:]
         else:
             squares, others, other_freedoms = np.zeros(grid[0].shape), grid, freedoms
         for estimate, freedom in zip(others, other_freedoms, strict=True):
-            squares = squares + stdtrit(freedom, 1 - alpha / 2) ** 2 * estimate
+            squares = squares + scipy.special.stdtrit(freedom, 1 - alpha / 2) ** 2 * estimate
         return np.asarray(squares)

@@ -22,7 +22,6 @@ from typing import Self
 
 import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
-from scipy.special import stdtrit
 
 from qwen3nb.analysis.stats.resampling import LEVEL
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
@@ -388,7 +387,7 @@ def crossed_interval(mean: float, per_seed: Array, influence: Sequence[Array]) -
     low, high = student_interval(per_seed, level=LEVEL) or (0.0, 0.0)  # of one seed, no width
     error, freedom = query_error(influence)
     half_over_seeds = (high - low) / 2
-    half_over_queries = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
+    half_over_queries = float(scipy.special.stdtrit(freedom, (1 + LEVEL) / 2)) * error
     half = math.hypot(half_over_seeds, half_over_queries)  # MOVER: in quadrature
     if half <= _ROUNDING_ERROR:
         return None

@@ -31,7 +31,6 @@ from functools import lru_cache
 import numpy as np
 import scipy  # loads scipy.stats on first use, which takes a second
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
 
 from qwen3nb.analysis.stats import resampling
 from qwen3nb.metrics import intervals
@@ -334,7 +333,7 @@ def _would_show(differences: Array, queries: int, *, margin: float, level: float
     low, high = ends
     rise, fall = margin - high, margin + low
     # The probability that a normal mean moves by no more than that: Φ(rise) - Φ(-fall).
-    share_of_samples = float(ndtr(rise / error) - ndtr(-fall / error))
+    share_of_samples = float(scipy.special.ndtr(rise / error) - scipy.special.ndtr(-fall / error))
     return share_of_samples >= _SHARE_TO_SHOW
 
 

@@ -36,8 +36,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # loads scipy.special on first use
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 from threadpoolctl import ThreadpoolController
 
 from qwen3nb.analysis.stats.extreme_flips import PairThresholds, count_extreme
@@ -463,9 +463,9 @@ def _enlargement(deviations: Array, sizes: NDArray[np.intp], *, level: float) ->
     clusters = len(sizes)
     quantile = (1 + level) / 2
     error, freedom = large_cluster_error(deviations, sizes)
-    half_width = error * stdtrit(freedom, quantile)  # by Bell and McCaffrey
+    half_width = error * scipy.special.stdtrit(freedom, quantile)  # by Bell and McCaffrey
     usual_error = np.sqrt((deviations**2).sum(axis=-1) / (clusters * (clusters - 1)))
-    usual_half_width = usual_error * stdtrit(clusters - 1, quantile)  # by Student
+    usual_half_width = usual_error * scipy.special.stdtrit(clusters - 1, quantile)  # by Student
     ratio = np.ones_like(usual_error)  # 1 where values do not vary
     np.divide(half_width, usual_half_width, out=ratio, where=usual_half_width > 0)
     at_least_one = np.maximum(1.0, ratio)

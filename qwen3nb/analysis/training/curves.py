@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy  # loads scipy.special on first use
 from numpy.typing import NDArray
-from scipy.special import expit, fdtri, stdtrit
 
 from qwen3nb.analysis.stats.resampling import LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
@@ -123,7 +123,7 @@ def _late_rises(checkpoints: Array, everywhere: Array) -> Array:
     shapes = []
     for share in _WIDTHS:
         width = share * checkpoints[-1]
-        shapes.append(expit((everywhere - middles) / width))
+        shapes.append(scipy.special.expit((everywhere - middles) / width))
     return np.concatenate(shapes)
 
 
@@ -283,7 +283,7 @@ class Curves:
         return np.sqrt(by_queries + self.scatter[:, None] * by_scatter)
 
     def _unions(self, values: Array, errors: Array) -> list[Interval]:
-        lengths = stdtrit(self.freedom, (1 + LEVEL) / 2)[:, None] * errors
+        lengths = scipy.special.stdtrit(self.freedom, (1 + LEVEL) / 2)[:, None] * errors
         lows = (values - lengths).min(axis=0)
         highs = (values + lengths).max(axis=0)
         return list(zip(lows.tolist(), highs.tolist(), strict=True))
@@ -346,7 +346,7 @@ def _cutoff(count: int, level: float) -> float:
     With few checkpoints, the ratio of likelihoods follows from an F quantile, not from chi-squared.
     """
     freedom = count - 5
-    return count * math.log1p(fdtri(1, freedom, level) / freedom)
+    return count * math.log1p(scipy.special.fdtri(1, freedom, level) / freedom)
 
 
 def _chosen(course: Course, group: _Group, largest_misfit: float) -> Curves:

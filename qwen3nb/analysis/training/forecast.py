@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import fdtrc, stdtr, stdtrit
+import scipy  # loads scipy.special on first use
 
 from qwen3nb.analysis.stats.resampling import LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
@@ -216,7 +216,7 @@ def _test(course: Course) -> tuple[tuple[Foreseen, ...], float]:
     freedom = float(curves.freedom[best])
     p_value = _p_value_of_misses(scores - levels, covariance, freedom)
     # Bonferroni: the intervals of all of them hold together.
-    quantile = stdtrit(freedom, 1 - (1 - LEVEL) / 2 / count)
+    quantile = scipy.special.stdtrit(freedom, 1 - (1 - LEVEL) / 2 / count)
     lengths = quantile * np.sqrt(np.diag(covariance))
     tested = []
     for place, score, level, length in zip(
@@ -233,9 +233,9 @@ def _p_value_of_misses(misses: Array, covariance: Array, freedom: float) -> floa
     """
     count = len(misses)
     together = float(misses @ np.linalg.solve(covariance, misses)) / count
-    p_together = float(fdtrc(count, freedom, together))
+    p_together = float(scipy.special.fdtrc(count, freedom, together))
     error_of_mean = math.sqrt(covariance.sum()) / count
-    p_of_mean = 2 * float(stdtr(freedom, -abs(misses.mean()) / error_of_mean))
+    p_of_mean = 2 * float(scipy.special.stdtr(freedom, -abs(misses.mean()) / error_of_mean))
     return min(1.0, 2 * min(p_together, p_of_mean))
 
 
