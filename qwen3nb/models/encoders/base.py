@@ -34,6 +34,7 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.models.batching import check_texts, deduplicate, texts_of
+from qwen3nb.models.inference.freed_memory import FreedMemory
 from qwen3nb.models.kinds.prompts import FILE, ROLES, named_prompts, prompt_for
 from qwen3nb.models.kinds.source import Source, mteb_meta, unchanged
 from qwen3nb.models.options import ModelOptions
@@ -124,6 +125,7 @@ class Encoder(Identified, ABC):
         self.stats = Stats()
         self.batch_size = options.batch_size
         self.show_progress = options.show_progress
+        self._freed_memory = FreedMemory()
         # Called with the number of texts that a chunk has done since the last call.
         self._report_done: Callable[[int], None] | None = None
 
@@ -321,6 +323,7 @@ class Encoder(Identified, ABC):
                 if self.cache is not None:
                     self.cache.put({text_key(texts[index]): vectors[index] for index in chunk})
                 progress.reach(start + len(chunk))
+                self._freed_memory.give_back()
         return vectors
 
     def _fill_from(
