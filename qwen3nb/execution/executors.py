@@ -16,8 +16,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -44,9 +44,10 @@ from qwen3nb.execution.publish import LOG
 from qwen3nb.execution.study_paths import Values
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.records.record import CHECKSUMS, in_checksums
-from qwen3nb.records.side_files import named_files, remove_unnamed
+from qwen3nb.records.side_files import EVALUATES, named_files, remove_unnamed
 from qwen3nb.records.verification import SUMMARY
 from qwen3nb.utils.atomic_files import (
+    claim,
     exclusive_lock,
     new_file,
     read_json,
@@ -409,11 +410,26 @@ def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
     """
     _replace(folder / "log", log)
     targets = _targets(folder)
-    for file in sorted(targets, key=lambda file: _rank(targets[file], page)):
-        with exclusive_lock(targets[file]):
-            _publish_file(file, targets[file])
+    with _claimed_records(targets.values()):
+        for file in sorted(targets, key=lambda file: _rank(targets[file], page)):
+            with exclusive_lock(targets[file]):
+                _publish_file(file, targets[file])
     if not failed:
         forget_failure(paths.page_key(page))
+
+
+@contextmanager
+def _claimed_records(targets: Iterable[Path]) -> Iterator[None]:
+    """Claim the records among ``targets``, whose files others then leave alone.
+
+    Until a record is there, nothing names its files. After a jump of the clock they look abandoned.
+    """
+    with ExitStack() as claims:
+        for target in targets:
+            if _is_record(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                claims.enter_context(claim(target, purpose=EVALUATES))
+        yield
 
 
 def _targets(folder: Path) -> dict[Path, Path]:

@@ -34,6 +34,7 @@ from qwen3nb.execution.sweep import (
     sweep,
 )
 from qwen3nb.records.failures import failed_run
+from qwen3nb.records.side_files import remove_unnamed
 from qwen3nb.records.store import verify
 from qwen3nb.records.verification import listed_records
 from qwen3nb.utils import hardware as machine
@@ -503,9 +504,11 @@ def publish(folder, *, failed=False):
     return log
 
 
+RECORD = "results/x-1a/seed_0/T.json"
+SCORES = "results/x-1a/seed_0/T.0123456789ab.scores.parquet"
 RUN = {
-    "results/x-1a/seed_0/T.json": "{}",
-    "results/x-1a/seed_0/T.0123456789ab.scores.parquet": "scores",
+    RECORD: "{}",
+    SCORES: "scores",
     "results/x-1a/seed_0/T.trec": "run",
     "results/mteb/results/x/1/T.json": "{}",
 }
@@ -520,6 +523,22 @@ def test_records_come_after_their_files_and_the_page_comes_last(home, tmp_path, 
     names = [target.relative_to(home).as_posix() for target in order]
     assert set(names) == {*RUN, "results/logs/eval-x.log", f"book/{PAGE}"}
     assert names[-2:] == ["results/x-1a/seed_0/T.json", f"book/{PAGE}"]
+
+
+def test_a_jump_of_the_clock_leaves_the_files_of_a_record_that_comes(home, tmp_path, monkeypatch):
+    real = executors._publish_file
+
+    def published_before_the_jump(file, target):
+        real(file, target)
+        os.utime(target, (1, 1))
+        remove_unnamed(home / RECORD, replaced=())  # as another process does after its evaluation
+
+    monkeypatch.setattr(executors, "_publish_file", published_before_the_jump)
+    publish(written(tmp_path / "files", **RUN))
+    assert (home / SCORES).read_text() == "scores"
+    (home / RECORD).unlink()
+    remove_unnamed(home / RECORD, replaced=())  # nobody writes that record now
+    assert not (home / SCORES).exists()
 
 
 def test_files_that_several_runs_share_keep_what_is_of_the_others(home, tmp_path):
