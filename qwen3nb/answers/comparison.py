@@ -8,7 +8,7 @@ whatever tasks and metrics are shown with it.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 
@@ -450,10 +450,16 @@ class Comparison(Answer):
     @property
     def _first_column(self) -> TaskComparison | None:
         """The mean or task that speaks for the others; None if nothing was compared."""
-        for compared in (*self.means, *self.every_task):
+        for compared in self._columns_in_turn():
             if compared.with_baseline:
                 return compared
         return None
+
+    def _columns_in_turn(self) -> Iterator[TaskComparison]:
+        """Yield the means, the tasks, and then those scored by a correlation, which take long."""
+        yield from self.means
+        yield from self.tasks
+        yield from self.correlations
 
     def _unit(self, task: str) -> str:
         """What the scores on a task or mean are of, such as ``queries``."""
@@ -676,10 +682,11 @@ class Comparison(Answer):
 
     def _method_text(self, tasks: Sequence[str]) -> str:
         """Describe how differences are tested, and what is not paired; of all tasks without any."""
-        columns: Iterable[TaskComparison] = self.every_column
         if tasks:
             columns = self._columns_on(tasks)
-        columns = tuple(compared for compared in columns if compared.with_baseline)
+        else:  # which computes the influence of each pair on a correlation
+            columns = list(self.every_column)
+        columns = [compared for compared in columns if compared.with_baseline]
         not_paired = self._not_paired_sentence(tasks)
         if not columns:
             return f"No two models have per-query scores on the same task.{not_paired}"

@@ -681,8 +681,16 @@ class TaskComparison:
         matrix = self.matrix(*_systems_of(pairs))
         return _p_values(matrix, pairs, draws=self.draws, seed=self.procedure.seed)
 
+    @property
+    def _have_one_set(self) -> bool:
+        """Whether all systems have the same tuple of queries, which is not empty."""
+        queries = [column.queries for column in self.columns.values()]
+        return bool(queries[0]) and all(others is queries[0] for others in queries)
+
     def _by_shared_queries(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
         """Pairs that share queries, grouped by the set of shared queries."""
+        if pairs and self._have_one_set:
+            return [list(pairs)]
         # Sets of queries have numbers, so that two sets are compared once, not once per pair.
         number_of_set: dict[tuple[str, ...], int] = {}
 

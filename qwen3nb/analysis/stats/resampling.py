@@ -41,10 +41,12 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from qwen3nb.analysis.stats.extreme_flips import PairThresholds, count_extreme
+from qwen3nb.analysis.stats.weighted_scores import ScoreRows, WeightedScores
 from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.utils.hardware import cores
 
 Seed = int | Sequence[int]
+Scores = ScoreRows | WeightedScores  # (n, S)
 
 DRAWS = 10_000  # resamples of a bootstrap, sign flips of a permutation test
 LEVEL = 0.95  # of intervals
@@ -77,7 +79,7 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
     A resample equal to the sample has exactly its means.
     """
     n, systems = scores.shape
-    fraction_bits = _fraction_bits(scores)
+    fraction_bits = _fraction_bits(ScoreRows(scores))
     exact_scores = _fixed_point(scores, fraction_bits)  # whole numbers, whose sums are exact
     generator = np.random.default_rng(seed)
     sums = np.empty((n_resamples, systems))
@@ -102,7 +104,7 @@ def _draw_counts(generator: np.random.Generator, resamples: int, n: int) -> Arra
 
 
 def max_t_p_values(
-    scores: Array,
+    scores: Array | WeightedScores,
     pairs: Sequence[tuple[int, int]],
     *,
     n_resamples: int,
@@ -127,7 +129,7 @@ def max_t_p_values(
     Young 1993, algorithm 4.1; Boytsov, Belova and Westfall 2013).
 
     Args:
-        scores: (n, S).
+        scores: (n, S), or those of several tasks.
         pairs: columns (i, j); the difference is ``|sum(scores[:, i] - scores[:, j])|``, in
             which exchanging the two systems on a query flips a sign.
         n_resamples: number of sign flips R.
@@ -141,14 +143,16 @@ def max_t_p_values(
         raise ValueError(f"expected at least one resample; got {n_resamples}")
     if not len(pairs):
         return [], []
-    flips = _SignFlips.of(len(scores), n_resamples, seed)
-    fraction_bits = _fraction_bits(scores, largest)
-    ordered_pairs = _OrderedPairs.of(scores, fraction_bits, np.array(pairs, dtype=np.intp))
-    counts = _count_extreme(ordered_pairs, flips, scores, fraction_bits)
+    rows = scores if isinstance(scores, WeightedScores) else ScoreRows(scores)
+    queries, _ = rows.shape
+    flips = _SignFlips.of(queries, n_resamples, seed)
+    fraction_bits = _fraction_bits(rows, largest)
+    ordered_pairs = _OrderedPairs.of(rows, fraction_bits, np.array(pairs, dtype=np.intp))
+    counts = _count_extreme(ordered_pairs, flips, rows, fraction_bits)
     if flips.is_complete:
         p_values = counts / flips.count
     else:
-        smallest = _smallest_p_values(ordered_pairs, scores, fraction_bits, flips.count)
+        smallest = _smallest_p_values(ordered_pairs, rows, fraction_bits, flips.count)
         # The sample itself is one more flip, so that no p-value is 0 (Phipson and Smyth 2010).
         with_sample = (counts + 1) / (flips.count + 1)
         p_values = np.maximum(with_sample, smallest)  # (2, pairs)
@@ -173,15 +177,16 @@ def flipped_differences(
 
     The arguments are those of `max_t_p_values`, and so are the flips.
     """
+    rows = ScoreRows(scores)
     flips = _SignFlips.of(len(scores), n_resamples, seed)
-    fraction_bits = _fraction_bits(scores, largest)
-    pair = _OrderedPairs.of(scores, fraction_bits, np.array([(0, 1)], dtype=np.intp))
+    fraction_bits = _fraction_bits(rows, largest)
+    pair = _OrderedPairs.of(rows, fraction_bits, np.array([(0, 1)], dtype=np.intp))
     sums = np.empty(flips.count)
     for start in range(0, flips.count, _MOST_FLIPS):
         count = min(_MOST_FLIPS, flips.count - start)
         stays = flips.coins(start, count)
         # The sum with flipped signs is that of the scores that stay, less that of the others.
-        flipped_sums = 2 * _sums(stays, scores, fraction_bits) - pair.total
+        flipped_sums = 2 * _sums(stays, rows, fraction_bits) - pair.total
         sums[start : start + count] = flipped_sums[:, 0] - flipped_sums[:, 1]
     is_extreme = np.abs(sums) >= pair.differences[0]
     means = _from_fixed_point(sums, fraction_bits) / len(scores)
@@ -189,7 +194,7 @@ def flipped_differences(
 
 
 def _smallest_p_values(
-    pairs: _OrderedPairs, scores: Array, fraction_bits: int, flips: int
+    pairs: _OrderedPairs, scores: Scores, fraction_bits: int, flips: int
 ) -> Array:
     """Return the smallest p-value that each pair can have: 2 / 2^m, if it differs on m queries."""
     sufficient_count = flips.bit_length() + 1  # of more queries, the smallest is below 1 / flips
@@ -235,9 +240,9 @@ class _OrderedPairs:
     total: Array  # sum of the scores of each system
 
     @classmethod
-    def of(cls, scores: Array, fraction_bits: int, pairs: NDArray[np.intp]) -> _OrderedPairs:
+    def of(cls, scores: Scores, fraction_bits: int, pairs: NDArray[np.intp]) -> _OrderedPairs:
         """Order the pairs (P, 2) of columns by their statistics."""
-        n = len(scores)
+        n, _ = scores.shape
         first_columns, second_columns = pairs.T  # of scores
         every_query = np.full((1, n // 8 + 1), 255, np.uint8)  # packed bits, all 1
         (total,) = _sums(every_query, scores, fraction_bits)
@@ -268,7 +273,7 @@ class _OrderedPairs:
 
 
 def _count_extreme(
-    pairs: _OrderedPairs, flips: _SignFlips, scores: Array, fraction_bits: int
+    pairs: _OrderedPairs, flips: _SignFlips, scores: Scores, fraction_bits: int
 ) -> NDArray[np.int64]:
     """Count the flips that are as extreme as the sample, in blocks on all cores."""
     # The most significant pair is last.
@@ -293,7 +298,7 @@ def _count_extreme(
 
 
 def _count_differing(
-    scores: Array,
+    scores: Scores,
     fraction_bits: int,
     first: NDArray[np.intp],
     second: NDArray[np.intp],
@@ -325,10 +330,10 @@ def _blas() -> Any:
 
 
 def _distances(
-    scores: Array, fraction_bits: int, first: NDArray[np.intp], second: NDArray[np.intp]
+    scores: Scores, fraction_bits: int, first: NDArray[np.intp], second: NDArray[np.intp]
 ) -> Array:
     """Return the Euclidean distance of each pair of columns of fixed-point scores (n, S)."""
-    systems = scores.shape[1]
+    _, systems = scores.shape
     products = np.zeros((systems, systems))
     for score_rows in _fixed_point_blocks(scores, fraction_bits, values_per_query=systems):
         score_rows -= score_rows.mean(axis=1, keepdims=True)  # which changes no distance
@@ -339,7 +344,7 @@ def _distances(
     squared_distances = sums_of_squares - 2 * products[first, second]
     # Of nearly equal columns, the digits cancel: these are subtracted first, then squared.
     for pair in np.flatnonzero(squared_distances < _CANCELLING * sums_of_squares):
-        both_columns = _fixed_point(scores[:, [first[pair], second[pair]]], fraction_bits)
+        both_columns = _fixed_point(scores.columns([first[pair], second[pair]]), fraction_bits)
         differences = np.diff(both_columns)
         squared_distances[pair] = np.vdot(differences, differences)
     return np.sqrt(squared_distances)
@@ -352,10 +357,11 @@ def percentile_interval(means: Array, *, level: float) -> Interval:
     return float(low), float(high)
 
 
-def _fraction_bits(scores: Array, largest: float = 0.0) -> int:
+def _fraction_bits(scores: Scores, largest: float = 0.0) -> int:
     """Return the exponent of the unit of fixed-point scores, in which sums are exact."""
-    highest, lowest = float(scores.max(initial=0.0)), float(scores.min(initial=0.0))
-    largest_sum = len(scores) * max(largest, highest, -lowest)
+    queries, _ = scores.shape
+    lowest, highest = scores.range()
+    largest_sum = queries * max(largest, highest, -lowest)
     if not largest_sum:
         return _BITS_OF_SUMS
     _, exponent = np.frexp(largest_sum)  # the sum is below 2^exponent
@@ -373,12 +379,13 @@ def _from_fixed_point(values: Array, fraction_bits: int) -> Array:
 
 
 def _fixed_point_blocks(
-    scores: Array, fraction_bits: int, *, values_per_query: int
+    scores: Scores, fraction_bits: int, *, values_per_query: int
 ) -> Iterator[Array]:
     """Yield fixed-point scores by multiples of 8 queries, so many that their values fit a block."""
     step = 8 * max(1, _BLOCK // (8 * values_per_query))
-    for start in range(0, len(scores), step):
-        yield _fixed_point(scores[start : start + step], fraction_bits)
+    queries, _ = scores.shape
+    for start in range(0, queries, step):
+        yield _fixed_point(scores.rows(start, start + step), fraction_bits)
 
 
 def _coins(seed: Seed, start: int, count: int, n: int) -> NDArray[np.uint8]:
@@ -400,9 +407,9 @@ def _every_flip(start: int, count: int, n: int) -> NDArray[np.uint8]:
     return numbers.astype(">u4").view(np.uint8).reshape(count, 4)
 
 
-def _sums(coins: NDArray[np.uint8], scores: Array, fraction_bits: int) -> Array:
+def _sums(coins: NDArray[np.uint8], scores: Scores, fraction_bits: int) -> Array:
     """Sums of the fixed-point scores whose coin is 1: (count, S), exact in any order."""
-    systems = scores.shape[1]
+    _, systems = scores.shape
     sums = np.zeros((len(coins), systems))
     first_query = 0
     for score_rows in _fixed_point_blocks(
