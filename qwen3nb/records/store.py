@@ -74,6 +74,7 @@ def records_under(
     """Return all records as `load_results`; none if the folder is still to be made."""
     records: dict[Path, Result] = {}
     unreadable = {}
+    facts: dict[str, Any] = {}
     base = Path(folder) if folder else paths.results()
     for file in result_files(base):
         try:
@@ -86,11 +87,24 @@ def records_under(
         if reason:
             unreadable[paths.shown(file)] = reason
         else:
-            records[file] = record
+            records[file] = _sharing(record, facts)
     results = Results(placed(records, base), unreadable=unreadable)
     if not adapters:
         return results.without_adapters
     return results
+
+
+def _sharing(record: Result, facts: dict[str, Any]) -> Result:
+    """Return a record with the earlier object where another record has the same model, or the like.
+
+    The records of a model on 60 tasks have one model and one environment, in 60 copies.
+    """
+    names = ("model", "environment", "data", "options", "search")
+    equal_facts = {}
+    for name in names:
+        fact = getattr(record, name)
+        equal_facts[name] = facts.setdefault(repr(fact), fact)
+    return replace(record, **equal_facts)
 
 
 def placed(records: Mapping[Path, Result], folder: Path) -> list[Result]:
