@@ -94,14 +94,14 @@ class Task:
 
 TASKS = {
     "load_results": Task(("-c", _LOAD), 10, 0.5),
-    "compare": Task(("-c", f"{_LOAD}; q.compare(records, tier='full').differences"), 60, 2),
+    "compare": Task(("-c", f"{_LOAD}; q.compare(records, tier='full').differences"), 60, 1),
     "leaderboard": Task(
-        ("-c", f"{_LOAD}; q.leaderboard(records, tier='full')._repr_html_()"), 60, 2
+        ("-c", f"{_LOAD}; q.leaderboard(records, tier='full')._repr_html_()"), 60, 1
     ),
     "tables": Task(_TABLES, 300, 4),
     "prompts": Task(("-c", _PROMPTS), 600, 2.5),
     "verify --checksums": Task((*_CLI, "verify", "--checksums"), 60),
-    "verify": Task((*_CLI, "verify", "--fresh"), 300),
+    "verify": Task((*_CLI, "verify", "--fresh"), 60, 1),
     "verify again": Task((*_CLI, "verify"), 60),
     "book": Task((*_CLI, "book", "--tier", "full"), 300),
     "book again": Task((*_CLI, "book", "--tier", "full"), 300),
