@@ -289,14 +289,20 @@ def run_notebook(
                 print(f"running {page.stem}", file=sys.stderr)
             if partial.is_file():  # left by a run that failed or was killed
                 print(_remark_on_restart(page, fresh=fresh), file=sys.stderr)
-            _execute(
-                notebook,
-                partial,
-                parameters,
-                name=page.stem,
-                show_progress=show_progress,
-                fresh=fresh,
-            )
+            try:
+                _execute(
+                    notebook,
+                    partial,
+                    parameters,
+                    name=page.stem,
+                    show_progress=show_progress,
+                    fresh=fresh,
+                )
+            except FileNotFoundError:
+                # On a disk without locks between machines, another one may run the page as well.
+                # If it ends first, it removes the file.
+                if not _is_finished(notebook, parameters, name=name):
+                    raise
             partial.unlink(missing_ok=True)
     return page
 

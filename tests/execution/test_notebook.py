@@ -1,5 +1,6 @@
 """Running a notebook: its page, what the page shows, reuse, and what a kernel is given."""
 
+import errno
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from helpers.notebooks import notebook_of, save
 from helpers.records import make, tier_records
 
 from qwen3nb.cli.main import main
+from qwen3nb.execution import notebook as notebooks
 from qwen3nb.execution.notebook import NotebookError, _without_label, run_key, run_notebook
 from qwen3nb.execution.page_names import page_command, page_name, page_title
 from qwen3nb.execution.parameters import check_parameters, declared_parameters, read_parameters
@@ -26,7 +28,7 @@ from qwen3nb.utils.secrets import known_secrets
 
 
 @pytest.mark.integration
-def test_a_finished_run_is_published_whole_and_reused(checkout):
+def test_a_finished_run_is_published_whole_and_reused(checkout, monkeypatch):
     path = save(notebook_of("print(x)", "import sys; print('warn', file=sys.stderr)"), "small")
     page = run_notebook(path, {"x": 5}, show_progress=False)
     assert page == checkout / "book" / "runs" / "small-x-5.ipynb"
@@ -40,6 +42,15 @@ def test_a_finished_run_is_published_whole_and_reused(checkout):
     named = run_notebook(path, {"x": 6}, name="small", show_progress=False)
     assert named == page.with_name("small.ipynb")
     assert list((checkout / "results" / "partial").iterdir()) == []
+    # On a disk without locks between machines, another one has finished the page, or has not.
+    monkeypatch.setattr(notebooks, "_execute", removed_meanwhile)
+    assert run_notebook(path, {"x": 5}, fresh=True, show_progress=False) == page
+    with pytest.raises(FileNotFoundError, match=r"small-x-7\.ipynb"):
+        run_notebook(path, {"x": 7}, show_progress=False)
+
+
+def removed_meanwhile(_, partial, *args, **options):
+    raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(partial))
 
 
 @pytest.mark.integration
