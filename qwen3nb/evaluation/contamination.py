@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from qwen3nb.evaluation.mteb.per_query import by_reader, task_slices
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.metrics.aggregate import REPORTED, aggregate, numbered
+from qwen3nb.models.batching import batches_by_characters
 from qwen3nb.models.search.mteb_rows import joined_query, named_documents
 from qwen3nb.records.record import Result
 from qwen3nb.utils.progress import tqdm
@@ -423,15 +425,5 @@ def _hashed(texts: list[str]) -> Hashes:
 
 def _batches(pairs: Iterable[tuple[Any, str]]) -> Iterator[tuple[list[Any], list[str]]]:
     """Group pairs of a name and a text into lists of about `_BATCH` characters."""
-    names: list[Any] = []
-    texts: list[str] = []
-    characters = 0
-    for name, text in pairs:
-        names.append(name)
-        texts.append(text)
-        characters += len(text) + 1  # or empty texts would never fill a batch
-        if characters >= _BATCH:
-            yield names, texts
-            names, texts, characters = [], [], 0
-    if texts:
-        yield names, texts
+    for batch in batches_by_characters(pairs, _BATCH, text=itemgetter(1)):
+        yield [name for name, _ in batch], [text for _, text in batch]

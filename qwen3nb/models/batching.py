@@ -4,10 +4,12 @@ Padding is wasted work, so texts of similar length share a batch, and equal text
 Neither changes a vector; results are in input order.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from qwen3nb.models.types import EncoderError
+
+Row = TypeVar("Row")
 
 
 def batches_by_tokens(
@@ -66,6 +68,32 @@ def batches_by_tokens(
             tokens = lengths[index]
         batch.append(index)
         batch_tokens += tokens
+    if batch:
+        yield batch
+
+
+def batches_by_characters(
+    rows: Iterable[Row], most: int, *, text: Callable[[Row], str]
+) -> Iterator[list[Row]]:
+    """Yield lists of rows whose texts have ``most`` characters together, or a little more.
+
+    Args:
+        rows: texts, or what has one.
+        most: characters at which a list ends; each text counts one more than it has.
+        text: returns the text of a row.
+
+    >>> list(batches_by_characters(["ab", "", "c", "d"], 4, text=str))
+    [['ab', ''], ['c', 'd']]
+    """
+    batch: list[Row] = []
+    characters = 0
+    for row in rows:
+        batch.append(row)
+        characters += len(text(row)) + 1  # or empty texts would never fill a batch
+        if characters >= most:
+            yield batch
+            batch = []
+            characters = 0
     if batch:
         yield batch
 

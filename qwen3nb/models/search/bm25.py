@@ -23,7 +23,7 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csc_array, load_npz, save_npz
 
 from qwen3nb import paths
+from qwen3nb.models.batching import batches_by_characters
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.search import mteb_rows
 from qwen3nb.models.search.searcher import Run, Searcher
@@ -448,7 +449,7 @@ def build_index(texts: Iterable[str], *, words: Words, settings: Settings) -> bm
     spaced_texts = map(words.spaced, texts)
     with TemporaryDirectory() as folder:
         files: list[Path] = []
-        for block in _blocks(spaced_texts):
+        for block in batches_by_characters(spaced_texts, _BLOCK, text=str):
             file = Path(folder, f"{len(files)}.npz")
             save_npz(file, _word_counts(block, vocabulary), compressed=False)
             files.append(file)
@@ -461,21 +462,6 @@ def build_index(texts: Iterable[str], *, words: Words, settings: Settings) -> bm
     index.vocab_dict = vocabulary.stems
     index.nonoccurrence_array = None  # Lucene's variant scores no word that a text lacks
     return index
-
-
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Yield lists of texts with as many characters as are counted at once, or a little more."""
-    block: list[str] = []
-    characters = 0
-    for text in texts:
-        block.append(text)
-        characters += len(text)
-        if characters >= _BLOCK:
-            yield block
-            block = []
-            characters = 0
-    if block:
-        yield block
 
 
 class _Vocabulary(dict[str, int]):
