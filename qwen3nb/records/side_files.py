@@ -302,11 +302,12 @@ class StoredScores(QueryScores):
 
     def _checked_queries(self, column: pa.ChunkedArray) -> tuple[str, ...]:
         """Return the query ids in a column, after comparing them with the record."""
+        shared_queries = SHARED_QUERIES.get(self.ids)
+        # Columns are compared in a tenth of the time that their texts take.
+        if shared_queries and column.equals(_column_of(shared_queries)):
+            return shared_queries
         queries = tuple(column.to_pylist())
-        # Ids that equal those checked before need no digest.
-        are_shared = queries == SHARED_QUERIES.get(self.ids)
-        are_expected = are_shared or digest_of_queries(queries) == self.ids
-        if not are_expected:
+        if digest_of_queries(queries) != self.ids:
             raise ResultError(
                 f"{paths.shown(self.file.path)}: its query ids are not those in its "
                 "record: one of them was changed after it was written. Restore both, or run the "
@@ -327,6 +328,14 @@ class StoredScores(QueryScores):
         if self.file.rows > _MANY_ROWS:
             return _read_scores(self.file, column)
         return _score_array(self.file, column)
+
+
+@lru_cache(maxsize=_RECENT)
+def _column_of(queries: tuple[str, ...]) -> pa.ChunkedArray:
+    """Return query ids as the column that a file has of them."""
+    import pyarrow as pa
+
+    return pa.chunked_array([pa.array(queries, _TYPES[_QUERY_ID])])
 
 
 @lru_cache(maxsize=_RECENT)

@@ -15,12 +15,20 @@ from helpers.records import amend, make, own, signed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.metrics.query_scores import QueryScores, SharedQueries
+from qwen3nb.metrics.query_scores import SHARED_QUERIES, QueryScores, SharedQueries
 from qwen3nb.records import side_files
 from qwen3nb.records.record import Environment, MTEBScore, Result, checksum, in_checksums
-from qwen3nb.records.side_files import EVALUATES, ResultError, StoredScores, named_files
+from qwen3nb.records.side_files import (
+    EVALUATES,
+    ResultError,
+    ScoresEntry,
+    SideFile,
+    StoredScores,
+    encode_scores,
+    named_files,
+)
 from qwen3nb.records.store import load_results, verify_files
-from qwen3nb.utils.atomic_files import _temporary_path, exclusive_lock
+from qwen3nb.utils.atomic_files import _temporary_path, exclusive_lock, sha256_file
 
 
 def test_a_record_is_read_back_as_it_was_written(tmp_path):
@@ -250,6 +258,21 @@ def test_records_on_the_same_queries_share_their_ids_and_no_others_do(home, monk
     a, b, c = (record.scores.queries for record in load_results())
     assert a is b
     assert (a, c) == (("x", "y"), ("y", "z"))
+
+
+@pytest.mark.parametrize("stored", ["xz", "yx", "x", "xyz"])
+def test_other_ids_than_those_of_a_record_are_seen_though_its_own_are_known(tmp_path, stored):
+    held = make(scores=(0.5, 0.5)).scores
+    other = QueryScores.of({"nDCG@10": dict.fromkeys(stored, 0.5)})
+    file = tmp_path / "other.parquet"
+    file.write_bytes(encode_scores(other))
+    digest = sha256_file(file)
+    entry = ScoresEntry(file.name, digest, len(stored), ids=held.ids, columns=dict(other.counts))
+    scores = StoredScores(SideFile.of(tmp_path / "record.json", entry), entry)
+    assert SHARED_QUERIES.get(held.ids) == held.queries
+    for read in (scores.check, scores.whole):
+        with pytest.raises(ResultError, match="its query ids are not those in its record"):
+            read()
 
 
 def test_the_environment_is_that_of_this_process():
