@@ -11,8 +11,10 @@ TAGS, PAYLOAD = "tagmanifest-sha256.txt", "manifest-sha256.txt"  # of BagIt, RFC
 
 
 def digest_of(file: Path) -> str:
-    """Return the SHA-256 of a file, which may be larger than the memory."""
+    """Return the SHA-256 of a file, which may be larger than the memory; empty if it is none."""
     digest = hashlib.sha256()
+    if file.is_symlink() or not file.is_file():  # a pipe would never end
+        return ""
     with file.open("rb") as stream:
         for block in iter(lambda: stream.read(1 << 20), b""):
             digest.update(block)
@@ -21,30 +23,44 @@ def digest_of(file: Path) -> str:
 
 def problems(folder: Path) -> Iterator[str]:
     """Compare the files of a release with its lists and its records; yield the differences."""
-    text = "".join((folder / name).read_text(encoding="utf-8") for name in (TAGS, PAYLOAD))
-    listed = {unquote(line[66:]): line[:64] for line in text.split("\n") if line}
+    lists = [folder / name for name in (TAGS, PAYLOAD)]
+    missing = [file.name for file in lists if not digest_of(file)]
+    if missing:
+        yield from (f"{name} is missing, or is no file" for name in missing)
+        return
+    text = "".join(file.read_text(encoding="utf-8", errors="replace") for file in lists)
+    listed = {unquote(line[66:]): line[:64] for line in text.split("\n") if line[66:]}
     files = [file for file in folder.rglob("*") if file.is_symlink() or not file.is_dir()]
     present = {file.relative_to(folder).as_posix() for file in files} - {TAGS, f"{TAGS}.sig"}
     yield from (f"{name} is missing" for name in sorted(listed.keys() - present))
     yield from (f"{name} was added" for name in sorted(present - listed.keys()))
     for name in sorted(present & listed.keys()):
-        if (folder / name).is_symlink() or digest_of(folder / name) != listed[name]:
+        if digest_of(folder / name) != listed[name]:
             yield f"{name} was changed"
     for file in sorted(folder.glob("data/results/**/seed_*/*.json")):
+        if digest_of(file):
+            yield from record_problems(file, folder, listed)
+
+
+def record_problems(file: Path, folder: Path, listed: "dict[str, str]") -> Iterator[str]:
+    """Compare a record with its checksum, and the files beside it with what it says of them."""
+    try:
         record = json.loads(file.read_bytes())
-        checksum = record.pop("checksum")
+        checksum, tables = record.pop("checksum"), (record.get("scores"), record.get("top"))
         content = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
         if hashlib.sha256(content).hexdigest() != checksum:
             yield f"{file}: its content is not that of its checksum"
-        for table in (record.get("scores") or {}, record.get("top") or {}):
-            beside = file.with_name(table.get("file", file.name))
-            name = beside.relative_to(folder).as_posix()
-            if "file" in table and listed.get(name) != table["sha256"]:
+        for table in [table for table in tables if table and "file" in table]:
+            name = file.with_name(table["file"]).relative_to(folder).as_posix()
+            if listed.get(name) != table["sha256"]:
                 yield f"{name} is not the file of its record"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        yield f"{file}: it is not a record"
 
 
 if __name__ == "__main__":
     release = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    found = "\n".join(problems(release))
-    print(found or f"{release} is as it was frozen; SHA-256 of {TAGS}: {digest_of(release / TAGS)}")
+    found = [text if text.isprintable() else ascii(text) for text in problems(release)]
+    whole = f"{release} is as it was frozen; SHA-256 of {TAGS}: {digest_of(release / TAGS)}"
+    print("\n".join(found) or whole)
     sys.exit(1 if found else 0)

@@ -16,7 +16,9 @@ A release is written atomically. Files named by their content are hard links whe
 supports them: such files are replaced, never changed.
 """
 
+import os
 import platform
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +34,7 @@ from qwen3nb.records.record import Result, safe_name
 from qwen3nb.records.release_check import PAYLOAD, TAGS
 from qwen3nb.records.results import Results
 from qwen3nb.records.signatures import sign_file, signature_problem
-from qwen3nb.records.store import load_results, records_under, verify_folder
+from qwen3nb.records.store import PROMPTS, load_results, records_under, verify_folder
 from qwen3nb.utils.atomic_files import (
     exclusive_lock,
     link_or_copy,
@@ -52,6 +54,20 @@ NOW = "results"  # instead of a release's name: the study's current records
 _FILE, _SCHEMA = "release.json", "qwen3nb.release/2"
 _WITHOUT_LISTS = "qwen3nb.release/1"  # the digests of all files are in the JSON
 _BAG = "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
+# A release has all of them; a folder with any of them is one of which files may be gone.
+_SIGNS = (_FILE, "bagit.txt", PAYLOAD, TAGS)
+# What a process leaves that is killed while it freezes: such as .v1.1a2b3c4d-4711-9f8e7d6c.tmp
+_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}-\d+-[0-9a-f]{8}\.(?:tmp|old)")
+# What this package reads in results/, also in folders and under names that it never writes.
+_READ = (
+    "*/seed_*/*.json",
+    "*/seed_*/*.error.txt",
+    f"{PROMPTS}/*/seed_*/*.json",
+    f"{PROMPTS}/*/seed_*/*.error.txt",
+    "mteb/results/*/*/*.json",
+    f"{PROMPTS}/mteb/results/*/*/*.json",
+    "failed/*.json",
+)
 _NAMED_BY_CONTENT = (".parquet", ".trec", ".qrels")
 _LEFT_OUT = ("logs", "partial")  # folders of results that a release leaves out
 _MAX_LISTED = 3  # problems that a message lists
@@ -205,13 +221,16 @@ def released(name: str) -> Results:
 
 
 def all_releases() -> list[Path]:
-    """Return the folders of the study's releases."""
-    return [file.parent for file in sorted(paths.releases().glob(f"*/{_FILE}"))]
+    """Return the folders of the study's releases, also of those that lack files."""
+    folders = sorted(paths.releases().glob("*"))
+    return [
+        folder for folder in folders if is_release(folder) and not _LEFTOVER.fullmatch(folder.name)
+    ]
 
 
 def is_release(folder: Path) -> bool:
-    """Return whether a folder is one that `freeze` made."""
-    return (folder / _FILE).is_file()
+    """Return whether a folder is one that `freeze` made, though files of it may be gone."""
+    return any(os.path.lexists(folder / name) for name in _SIGNS)
 
 
 def records_folder(release: Path) -> Path:
@@ -228,6 +247,9 @@ def digest_of_release(folder: Path) -> str:
 
 def release_problems(folder: Path) -> list[str]:
     """Return how the files of a release differ from those that were frozen."""
+    if not (folder / _FILE).is_file():
+        lost = f"its {_FILE} is missing, or is no file: copy it back, or remove the folder"
+        return [lost, *release_check.problems(folder)]
     try:
         facts = read_json(folder / _FILE)
         has_lists = (folder / TAGS).is_file()
@@ -240,13 +262,24 @@ def release_problems(folder: Path) -> list[str]:
             count = len(records_under(records_folder(folder), whole=False))
             if facts["records"] != count:
                 problems.append(f"it has {count} records; {_FILE} says {facts['records']}")
-        occasion = occasion_of_release(str(facts["name"]), str(facts.get("frozen")))
+        name, frozen = facts["name"], str(facts.get("frozen"))
+        if _is_of_study(folder) and folder.name != name:
+            problems.append(f"it was frozen as {name!r}: give the folder that name again")
         digest = digest_of_release(folder) if has_lists else ""
-        if KnownDigests().contradict(occasion, digest):
+        if KnownDigests().contradict(occasion_of_release(str(name), frozen), digest):
             problems.append("it was frozen here with other lists of files")
         return problems
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return [f"it cannot be read ({error!r})"]
+    except (OSError, ValueError) as error:
+        return [f"it cannot be read ({error})"]
+    except (KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return [f"its {_FILE} is not that of a release: copy it back from where it was published"]
+
+
+def _is_of_study(release: Path) -> bool:
+    """Return whether a release is in this study; a copy elsewhere may have any name."""
+    if paths.find_root() is None:
+        return False
+    return release.absolute().parent.resolve() == paths.releases().resolve()
 
 
 def signed_problems(folder: Path, signers: Path) -> list[str]:
@@ -264,6 +297,8 @@ def changes_since_signed(releases: Iterable[Path]) -> dict[Path, list[str]]:
     newest = max(releases, key=lambda release: str(read_json(release / _FILE)["frozen"]))
     base, signed_folder = paths.results(), records_folder(newest)
     names = {name for name in _files(base) if name.partition("/")[0] not in _LEFT_OUT}
+    for pattern in _READ:
+        names.update(file.relative_to(base).as_posix() for file in base.glob(pattern))
     problems = {}
     for name in sorted({*names, *_files(signed_folder)}):
         file, signed_file = base / name, signed_folder / name
@@ -271,7 +306,7 @@ def changes_since_signed(releases: Iterable[Path]) -> dict[Path, list[str]]:
             problems[file] = [f"it was removed since {newest.name} was signed"]
         elif not signed_file.is_file():
             problems[file] = [f"it was added since {newest.name} was signed"]
-        elif sha256_file(file) != sha256_file(signed_file):
+        elif not file.is_file() or sha256_file(file) != sha256_file(signed_file):
             problems[file] = [f"it was changed since {newest.name} was signed"]
     return problems
 

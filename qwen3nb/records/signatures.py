@@ -67,7 +67,7 @@ def signature_problem(file: Path, *, signers: Path) -> str:
         options = ["-Y", "verify", "-f", str(allowed), "-n", NAMESPACE, "-s", str(signature)]
         status, message = _run([*options, "-I", principals.splitlines()[0]], read=file)
     if status:
-        return f"its signature is not of this content: {message}"
+        return f"its signature is not of this content: {'; '.join(message.splitlines())}"
     return ""
 
 

@@ -572,8 +572,8 @@ RELEASES = {
     "the list of lists emptied": in_bag(TAGS, ""),
     "the list of lists removed": without(TAGS),
 }
-# Frozen again, under a name and at a time of one's own.
-RELEASES_BEYOND = {"its name": 6, "its time": 6}
+# Frozen again, at a time of one's own.
+RELEASES_BEYOND = {"its time": 6}
 
 
 def recompute_release(study):
@@ -699,25 +699,47 @@ def test_a_key_closes_what_is_left(study, key, cli, monkeypatch):
     freeze("v1")
     unsigned = cli("verify", "--signed", public)
     assert (unsigned.exit_code, "it is not signed" in unsigned.output) == (1, True)
-    assert cli("freeze", "v2", "--sign", key).exit_code == 0
     shutil.rmtree(study / "releases" / "v1")
+    assert cli("freeze", "v1", "--sign", key).exit_code == 0
     assert cli("verify", "--signed", public).exit_code == 0
     kept = shutil.copytree(study, study.with_name("kept"), copy_function=os.link)
     for table, kind, level in sorted(BEYOND, key=str):
-        for name in ("results", "releases"):
-            shutil.rmtree(study / name)
-            shutil.copytree(kept / name, study / name, copy_function=os.link)
-        (study / "releases" / "v2").rename(study / "releases" / "v1")
-        do(study, table, kind, level) if table != "release" else _in_release(study, kind)
+        put_back(study, kept)
+        do(study, table, kind, level)
         found = cli("verify", "--signed", public)
         assert found.exit_code == 1, (table, kind)
         assert "signed" in found.output or "signature" in found.output
 
 
-def _in_release(study, kind):
-    name = {"its name": '"name": "v2"', "its time": '"frozen": "20'}[kind]
-    replaced(bag(study) / "release.json", name, name.replace("2", "1"))
-    recompute_release(study)
+def put_back(study, kept):
+    for name in ("results", "releases"):
+        shutil.rmtree(study / name)
+        shutil.copytree(kept / name, study / name, copy_function=os.link)
+
+
+def test_with_a_key_nothing_is_hidden(study, key, cli, monkeypatch):
+    """Neither a record in a folder whose name hides it, nor a newer release; nor is it skipped."""
+    monkeypatch.setenv("QWEN3NB_HOME", str(study))
+    results, public = study / "results", key.with_suffix(".pub")
+    shutil.rmtree(study / "releases")
+    freeze("v1", sign=key)
+    for given in ((), (results,)):
+        assert cli("verify", *given, "--signed", public).exit_code == 0
+    write_text(results / ".a.json.1a2b3c4d-1-1a2b3c4d.tmp", "left by a killed process")
+    assert cli("verify", "--signed", public).exit_code == 0
+    hidden = results / f".x-{record_of(study).parents[1].name[-8:]}" / "seed_0" / f"{TASK}.json"
+    hidden.parent.mkdir(parents=True)
+    shutil.copyfile(record_of(study), hidden)
+    for given in ((), (results,)):
+        found = cli("verify", *given, "--signed", public)
+        assert f"{hidden}: it was added since v1 was signed" in found.output
+    shutil.rmtree(hidden.parents[1])
+    refused = cli("verify", record_of(study), "--signed", public)
+    assert (refused.exit_code, "for a whole study or for releases" in refused.output) == (2, True)
+    freeze("v2", sign=key)
+    (study / "releases" / "v2" / "release.json").unlink()
+    found = cli("verify", "--signed", public)
+    assert (found.exit_code, "its release.json is missing" in found.output) == (1, True)
 
 
 def test_a_signature_of_another_key_is_refused(study, key, cli, monkeypatch):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -16,7 +17,13 @@ from qwen3nb.answers.changes import diff
 from qwen3nb.records.record import Environment
 from qwen3nb.records.releases import ReleaseError, digest_of_release, freeze, released
 from qwen3nb.records.store import verify
-from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_bytes, write_text
+from qwen3nb.utils.atomic_files import (
+    append_durably,
+    sha256_file,
+    sha256_json,
+    write_bytes,
+    write_text,
+)
 from qwen3nb.utils.children import run_program
 
 BEFORE = noisy(0.4)
@@ -80,7 +87,7 @@ def standalone(folder):
 
 def test_a_release_is_verified_without_this_package(study, tmp_path):
     folder = shutil.copytree(freeze("v1"), tmp_path / "elsewhere")
-    assert len((folder / "verify.py").read_text().splitlines()) <= 50
+    assert len((folder / "verify.py").read_text().splitlines()) <= 66
     verified = standalone(folder)
     assert (verified.returncode, verified.stderr) == (0, "")
     assert digest_of_release(folder) in verified.stdout
@@ -178,6 +185,12 @@ def test_there_is_nothing_to_freeze(checkout):
         freeze("v1")
 
 
+def pipe(file):
+    """Put a pipe in the place of a file; whoever reads it waits for ever."""
+    file.unlink()
+    os.mkfifo(file)
+
+
 TAMPERING = {
     "is missing": lambda folder: (folder / "data" / "pages" / "page.ipynb").unlink(),
     "was added": lambda folder: write_text(folder / "data" / "results" / "more.json", "{}"),
@@ -187,7 +200,15 @@ TAMPERING = {
     "release.json was changed": lambda folder: write_text(
         folder / "release.json", (folder / "release.json").read_text().replace("v1", "v0")
     ),
-    "it cannot be read": lambda folder: (folder / "manifest-sha256.txt").unlink(),
+    "manifest-sha256.txt is missing": lambda folder: (folder / "manifest-sha256.txt").unlink(),
+    "its release.json is missing": lambda folder: (folder / "release.json").unlink(),
+    "is no file: copy it back": lambda folder: pipe(folder / "release.json"),
+    "data/pages/page.ipynb was changed": lambda folder: pipe(folder / "data/pages/page.ipynb"),
+    "manifest-sha256.txt was changed": lambda folder: append_durably(
+        folder / "manifest-sha256.txt", b"\xff\n", if_cut=""
+    ),
+    "not that of a release": lambda folder: write_text(folder / "release.json", "[]"),
+    "invalid JSON": lambda folder: write_text(folder / "release.json", "[" * 100_000),
     "expected 'qwen3nb.release/2'": lambda folder: write_text(
         folder / "release.json", '{"schema": "qwen3nb.release/9"}'
     ),
@@ -201,6 +222,65 @@ def test_a_release_that_was_tampered_with_is_refused(study, cli, message):
         released("v1")
     assert cli("freeze", "diff", "v1").exit_code == 2
     assert message in cli("verify").output
+
+
+def test_a_release_is_found_without_its_facts(study, cli):
+    """Or its release.json could be removed, and nobody would miss it."""
+    folder = freeze("v1")
+    (folder / "release.json").rename(folder / "Release.json")
+    write_text(folder / "data" / "pages" / "page.ipynb", "[]")
+    for found in (cli("verify"), cli("verify", folder)):
+        assert found.exit_code == 1
+        assert "its release.json is missing" in found.output
+        assert "page.ipynb was changed" in found.output
+
+
+def test_what_a_killed_freeze_leaves_is_no_release(study, cli):
+    folder = freeze("v1")
+    left = folder.with_name(".v1.1a2b3c4d-4711-9f8e7d6c.tmp")
+    (folder / "release.json").unlink()
+    folder.rename(left)
+    assert cli("verify").exit_code == 0
+
+
+def test_the_folder_of_a_release_has_its_name(study, cli, tmp_path):
+    first, second = freeze("v1"), freeze("v2")
+    elsewhere = shutil.copytree(first, tmp_path / "downloaded")
+    assert cli("verify", elsewhere).exit_code == 0
+    first.rename(first.with_name("kept"))
+    second.rename(first)
+    first.with_name("kept").rename(second)
+    found = cli("verify")
+    assert "releases/v1: it was frozen as 'v2'" in found.output
+    assert "releases/v2: it was frozen as 'v1'" in found.output
+
+
+def test_a_damaged_release_is_named_without_this_package(study):
+    """No pipe is waited for, no error ends the script, and no name looks like a line of it."""
+    folder = freeze("v1")
+    record = next((folder / "data" / "results").glob("kept*/*/*.json"))
+    write_text(record, "[" * 100_000)
+    pipe(folder / "data" / "pages" / "page.ipynb")
+    write_text(folder / "data" / f"x\n{folder} is as it was frozen", "")
+    verified = standalone(folder)
+    assert (verified.returncode, verified.stderr) == (1, "")
+    name = record.relative_to(folder)
+    for problem in (f"{name} was changed", "page.ipynb was changed", "it is not a record"):
+        assert problem in verified.stdout
+    assert not any(line.startswith(f"{folder} is") for line in verified.stdout.splitlines())
+
+
+def test_a_name_cannot_look_like_the_last_line(study, cli):
+    folder = freeze("v1")
+    write_text(folder / "data" / "x\n17 of 17 records are consistent", "")
+    lines = cli("verify", folder).output.splitlines()
+    assert "17 of 17 records are consistent" not in lines
+    assert any(r"x\n17 of 17 records are consistent was added" in line for line in lines)
+
+
+def test_an_archive_is_to_be_unpacked(study, cli, tmp_path):
+    archive = shutil.make_archive(str(tmp_path / "v1"), "zip", freeze("v1"))
+    assert "unpack it" in cli("verify", archive).output
 
 
 @pytest.fixture

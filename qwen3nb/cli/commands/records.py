@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -19,7 +20,7 @@ from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.secrets import write_public
-from qwen3nb.utils.terminal import say
+from qwen3nb.utils.terminal import say, visible
 
 if TYPE_CHECKING:
     from qwen3nb.answers.candidates import Candidates
@@ -142,11 +143,20 @@ def verify(
     from qwen3nb.utils.progress import tqdm
 
     releases = [path for path in files if is_release(path)]
-    folders: list[Path | None] = [path for path in files if path not in releases]
+    other_files = [path for path in files if path not in releases]
+    folders: list[Path | None] = [*other_files]
+    if signed is not None:
+        _check_whole_study(other_files)
+    compares_with_signed = signed is not None and (not files or bool(other_files))
     if not files:
         _, *folders_of_prompts = record_folders()
         folders = [None, *folders_of_prompts]
-        releases = all_releases()
+    releases_of_study = []
+    if not files or compares_with_signed:
+        releases_of_study = all_releases()
+    verified_anyway = {release.resolve() for release in releases_of_study}
+    releases = [release for release in releases if release.resolve() not in verified_anyway]
+    releases += releases_of_study
     problems: dict[Path, Sequence[str]] = {}
     for release in releases:
         problems_of_release = release_problems(release)
@@ -168,8 +178,8 @@ def verify(
             verified += 1
             if messages:
                 problems[file] = messages
-    if signed is not None and not files:
-        valid_releases = [release for release in releases if release not in problems]
+    if compares_with_signed:
+        valid_releases = [release for release in releases_of_study if release not in problems]
         if valid_releases:
             problems |= changes_since_signed(valid_releases)
         else:
@@ -194,9 +204,11 @@ def _print_problems_as_json(problems: Mapping[Path, Sequence[str]], *, records: 
 
 
 def _print_problems(problems: Mapping[Path, Sequence[str]]) -> None:
+    """Print a line per problem; a name with a line break cannot look like another line."""
     for file, messages in problems.items():
         for message in messages:
-            click.echo(f"{file}: {message}", err=True)
+            line = visible(f"{file}: {message}")
+            click.echo(line.replace("\n", "\\n").replace("\t", "\\t"), err=True)
 
 
 def _verified_text(consistent: int, *, of: int, unchanged: int) -> str:
@@ -210,6 +222,17 @@ def _verified_text(consistent: int, *, of: int, unchanged: int) -> str:
     return text
 
 
+def _check_whole_study(given: Iterable[Path]) -> None:
+    """Raise UsageError if one of these, which are no releases, is not the study's results."""
+    for path in given:
+        is_in_study = paths.find_root() is not None
+        if not is_in_study or path.resolve() != paths.results().resolve():
+            raise click.UsageError(
+                f"--signed is for a whole study or for releases, and {path} is neither: "
+                "`qwen3nb verify --signed KEY.pub` compares results/ with the newest release"
+            )
+
+
 def _records_at(path: Path | None) -> list[Path]:
     """Return the record, or those in a folder, which has some; None for the study's, if any."""
     from qwen3nb.records.store import result_files
@@ -219,6 +242,8 @@ def _records_at(path: Path | None) -> list[Path]:
         return [*result_files(), *removed_records(paths.results())]
     if not path.exists():
         raise click.UsageError(f"{path}: no such file or folder")
+    if path.is_file() and path.name.endswith(_archive_endings()):
+        raise click.UsageError(f"{path} is an archive: unpack it, then verify its folder")
     if not path.is_dir():
         return [path]
     records = [*result_files(path), *removed_records(path)]
@@ -228,6 +253,14 @@ def _records_at(path: Path | None) -> list[Path]:
             "MODEL/seed_N/TASK.json in it"
         )
     return records
+
+
+def _archive_endings() -> tuple[str, ...]:
+    """Return how the names of archives end, such as .zip and .tar.gz."""
+    endings: list[str] = []
+    for _, endings_of_format, _ in shutil.get_unpack_formats():
+        endings += endings_of_format
+    return tuple(endings)
 
 
 @click.command(cls=Command, study=paths.results, unless=["results"])
