@@ -18,6 +18,7 @@ from qwen3nb.datasets.custom.grades import (
     LanguageModel,
     counted_grades,
     graders_of,
+    is_grade_file,
 )
 from qwen3nb.datasets.rows import DataError
 
@@ -248,3 +249,32 @@ def test_a_kill_after_every_grade_changes_nothing(tmp_path):
     assert pairs == [(each.pair, each.grade) for each in calm.file.read()]
     assert killed.question() == calm.question()
     assert killed.verdict().standings == calm.verdict().standings
+
+
+def test_a_first_line_that_is_nested_too_deeply_is_named(file):
+    file.file.write_text("[" * 100_000, encoding="utf-8")
+    reason = r"grades.jsonl:1: not JSON \(nested too deeply\)"
+    with pytest.raises(DataError, match=reason):
+        file.read()
+    with pytest.raises(DataError, match=reason):
+        read_sheet(file.file, "ann", KnownTexts(["q"], {"d": "text"}))
+
+
+def test_a_long_line_and_a_large_file_of_grades_are_not_read_as_a_whole(file):
+    with file.file.open("wb") as stream:
+        stream.truncate((16 << 20) + 2)
+    assert not is_grade_file(file.file)
+    with pytest.raises(DataError, match=r"grades.jsonl:1: the line is longer than 16 MiB"):
+        file.read()
+    with file.file.open("wb") as stream:
+        stream.truncate(600 << 20)
+    with pytest.raises(DataError, match=r"grades.jsonl: expected at most 256 MiB"):
+        file.read()
+
+
+def test_each_grader_takes_back_the_last_line_of_their_hand(file):
+    file.add(line(1), line(2, "bob"), line(3))
+    file.undo("ann")
+    file.undo("ann")
+    assert file.undo("ann") is None
+    assert [each.grader for each in file.read()] == ["bob"]

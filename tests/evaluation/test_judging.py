@@ -254,3 +254,43 @@ def test_what_is_wrong_is_refused_in_one_line(cli, files, tmp_path, arguments, m
     done = cli(*files, *arguments)
     assert done.exit_code != 0
     assert message in done.output
+
+
+@pytest.mark.parametrize("option", ["--queries", "--documents", "--grades"])
+def test_a_sheet_never_replaces_an_input(cli, files, tmp_path, option):
+    arguments = [*files, *MODELS, "--grades", "given.jsonl"]
+    GradeFile(tmp_path / "given.jsonl").add(GradeLine(QUERIES[0], "d0", 3, "ann", ""))
+    sheet = tmp_path / arguments[arguments.index(option) + 1]
+    content = sheet.read_bytes()
+    done = cli(*arguments, "--sheet", sheet)
+    assert done.exit_code == 2
+    assert f"is the file of {option}, which it would replace; name a new file" in done.output
+    assert sheet.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (f"query,document,grade\n{QUERIES[0]},d0,3\n", "holds 1 grades that have not been read"),
+        ("query,document,grade\nanother query,d0,3\n", "cannot be read as a sheet of grades"),
+        ("my notes\n", "cannot be read as a sheet of grades; name a new file"),
+    ],
+)
+def test_a_filled_sheet_is_replaced_only_once_it_has_been_read(
+    cli, files, tmp_path, content, message
+):
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text(content, encoding="utf-8")
+    done = cli(*files, *MODELS, "--sheet", "sheet.csv")
+    assert done.exit_code == 1
+    assert message in done.output
+    assert sheet.read_text(encoding="utf-8") == content
+
+
+def test_a_sheet_of_grades_that_were_read_is_replaced(cli, files, tmp_path):
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text(f"query,document,grade\n{QUERIES[0]},d0,3\n", encoding="utf-8")
+    done = cli(*files, *MODELS, "--read", "sheet.csv", "--grader", "bob", "--sheet", "sheet.csv")
+    assert done.exit_code == 0, done.output
+    again = cli(*files, *MODELS, "--sheet", "sheet.csv")
+    assert again.exit_code == 0, again.output

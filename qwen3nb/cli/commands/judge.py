@@ -90,7 +90,7 @@ def judge(
     later one. Texts leave this machine only for a grader or model that is named api:URL#MODEL.
     """
     from qwen3nb.datasets.custom.documents import find_layout, read_documents
-    from qwen3nb.datasets.custom.grade_sheets import KnownTexts
+    from qwen3nb.datasets.custom.grade_sheets import KnownTexts, check_may_be_replaced
     from qwen3nb.datasets.custom.grades import GradeFile
     from qwen3nb.datasets.custom.query_texts import read_entries
     from qwen3nb.evaluation.judging import Grading, judging_task
@@ -98,6 +98,9 @@ def judge(
     if len(models) < 2:
         raise click.UsageError("a choice needs two models or more: give --model again")
     file = GradeFile(grades or Path("grades.jsonl"))
+    if sheet is not None:
+        inputs = {"--queries": queries, "--documents": documents, "--grades": file.file}
+        _check_no_input(sheet, inputs)
     lines = file.read()  # what is wrong in it is said before the models search
     if again:
         check_choice("grader to grade again", again, dict.fromkeys(line.grader for line in lines))
@@ -108,6 +111,8 @@ def judge(
     known_texts = KnownTexts(query_texts, collection.texts)
     for returned_sheet in sheets:
         _read_sheet(returned_sheet, file, grader or "", known_texts, kinds)
+    if sheet is not None:  # what is in the way is said before the models search
+        check_may_be_replaced(sheet, file.read(), grader or "", known_texts)
     opt.hide_library_bars()
     task = judging_task(
         query_texts,
@@ -270,6 +275,16 @@ def _keep_verdict(grading: Grading, documents: str, name: str | None) -> None:
     file = save_verdict(grading, stem)
     if file is not None:
         click.echo(f"{paths.shown(file)}: for the page of own data")
+
+
+def _check_no_input(sheet: Path, inputs: Mapping[str, Path]) -> None:
+    """Refuse a sheet that would replace a file that the command reads, given by its option."""
+    for option, file in inputs.items():
+        is_same = sheet.absolute() == file.absolute()
+        if is_same or (sheet.exists() and file.exists() and sheet.samefile(file)):
+            raise click.UsageError(
+                f"--sheet {sheet} is the file of {option}, which it would replace; name a new file"
+            )
 
 
 def _write_sheet(sheet: Path, task: JudgingTask, file: GradeFile) -> None:

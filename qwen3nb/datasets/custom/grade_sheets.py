@@ -10,7 +10,7 @@ A spreadsheet may change an id, such as ``007``. Its document is then found by t
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -143,6 +143,17 @@ def read_sheet(file: Path, grader: str, known: KnownTexts) -> list[GradeLine]:
         DataError: a missing column, a cell that is no grade, an unknown query or document, a
             document graded twice, or no name of a grader. Names each line, and a right one.
     """
+    lines, problems = _lines_and_problems(file, grader, known)
+    if not all(line.grader for line in lines):
+        problems.append(f"{file}: who gave these grades? Give a name: --grader NAME")
+    _refuse(problems)
+    return lines
+
+
+def _lines_and_problems(
+    file: Path, grader: str, known: KnownTexts
+) -> tuple[list[GradeLine], list[str]]:
+    """Return the grades of a sheet, and what is wrong with its other rows; see `read_sheet`."""
     lines: list[GradeLine] = []
     problems: list[str] = []
     grades: dict[tuple[str, str], int | None] = {}
@@ -157,10 +168,45 @@ def read_sheet(file: Path, grader: str, known: KnownTexts) -> list[GradeLine]:
             lines.append(line)
         except DataError as error:
             problems.append(str(error))
-    if not all(line.grader for line in lines):
-        problems.append(f"{file}: who gave these grades? Give a name: --grader NAME")
-    _refuse(problems)
-    return lines
+    return lines, problems
+
+
+def check_may_be_replaced(
+    file: Path, lines: Iterable[GradeLine], grader: str, known: KnownTexts
+) -> None:
+    """Check that a new sheet may be written to ``file``.
+
+    A sheet may be there whose grades have all been read.
+
+    Args:
+        file: where the sheet goes.
+        lines: the grades that have been read.
+        grader: who filled the rows without a name; empty for anybody.
+        known: the queries and documents.
+
+    Raises:
+        DataError: another file is there, or a sheet with grades that have not been read.
+    """
+    if not file.exists() or (file.is_file() and not file.stat().st_size):
+        return
+    read = set()
+    for line in lines:
+        read |= {(line.pair, line.grade, line.grader), (line.pair, line.grade, "")}
+    try:
+        filled, problems = _lines_and_problems(file, grader, known)
+    except (DataError, OSError) as error:
+        filled, problems = [], [str(error)]
+    if problems:
+        raise DataError(
+            f"{file}: is there already, and cannot be read as a sheet of grades; name a new file. "
+            f"{problems[0]}"
+        )
+    unread = sum((line.pair, line.grade, line.grader) not in read for line in filled)
+    if unread:
+        raise DataError(
+            f"{file}: holds {unread:,} grades that have not been read; read them first with "
+            f"--read {file} --grader NAME, or name a new file"
+        )
 
 
 def _refuse(problems: list[str]) -> None:

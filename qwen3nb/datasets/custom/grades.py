@@ -17,15 +17,18 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 from qwen3nb.datasets.custom.generated import stated_kind
-from qwen3nb.datasets.rows import DataError, unicode_text
+from qwen3nb.datasets.rows import LINE, DataError, raised_limit, size_limit, unicode_text
 from qwen3nb.utils.atomic_files import append_durably, exclusive_lock
 from qwen3nb.utils.strict_json import parse_json
 
 HIGHEST_GRADE = 3
 EXAMPLE = '{"query": "sort a list", "document": "list.sort", "grade": 3, "grader": "ann"}'
+_MOST = 256 << 20  # bytes of a file of grades
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CUT_TEXT = "Unterminated string"  # how JSON calls a text that a kill has cut
 
@@ -78,20 +81,24 @@ class GradeFile:
         A line that was cut by a kill is left out.
 
         Raises:
-            DataError: a line is no grade; names the line, and shows one that is right.
+            DataError: a line is no grade (names the line, and shows one that is right), or the
+                file is too large.
         """
         return [line for _, line in self.read_with_places()]
 
     def read_with_places(self) -> list[tuple[str, GradeLine]]:
         """Return the grades of `read`, each with its place, such as ``grades.jsonl:7``."""
-        lines: list[tuple[str, GradeLine]] = []
-        for place, row in self._rows():
+        lines: dict[int, tuple[str, GradeLine]] = {}
+        numbers_of: dict[str, list[int]] = {}  # of the lines that a grader has not taken back
+        for number, (place, row) in enumerate(self._rows()):
             grader = _grader(place, row)
-            if row.get("undo"):
-                _take_back(lines, grader)
-            else:
-                lines.append((place, grade_line(place, row, grader)))
-        return lines
+            numbers = numbers_of.setdefault(grader, [])
+            if not row.get("undo"):
+                lines[number] = place, grade_line(place, row, grader)
+                numbers.append(number)
+            elif numbers:
+                del lines[numbers.pop()]
+        return list(lines.values())
 
     def add(self, *lines: GradeLine) -> None:
         """Write grades durably before returning."""
@@ -121,11 +128,14 @@ class GradeFile:
             return
         if not self.file.is_file():
             raise DataError(f"{self.file}: not a file; expected lines such as {EXAMPLE}")
-        content = self.file.read_bytes().removeprefix(_BYTE_ORDER_MARK)
-        for number, line in enumerate(content.split(b"\n"), start=1):
-            row = _object(line.strip(), place=f"{self.file}:{number}")
-            if row is not None:
-                yield f"{self.file}:{number}", row
+        most = size_limit(_MOST)
+        if self.file.stat().st_size > most:
+            raise DataError(f"{self.file}: expected at most {raised_limit(most)}")
+        with self.file.open("rb") as stream:
+            for place, line in _placed_lines(stream, self.file):
+                row = _object(line.strip(), place=place)
+                if row is not None:
+                    yield place, row
 
     def _append(self, rows: Sequence[Mapping[str, object]]) -> None:
         # The break before a line ends one that a kill has cut.
@@ -135,6 +145,23 @@ class GradeFile:
             "".join(texts).encode(),
             if_cut="only a part of a grade was written; is the disk full?",
         )
+
+
+def _placed_lines(stream: IO[bytes], file: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the place and the bytes of each line; one that is too long is not read as a whole.
+
+    Raises:
+        DataError: a line is longer than 16 MiB, or than the raised limit.
+    """
+    longest = size_limit(LINE)
+    read_line = partial(stream.readline, longest + 1)
+    for number, line in enumerate(iter(read_line, b""), start=1):  # b"" is the end
+        place = f"{file}:{number}"
+        if len(line) > longest:
+            raise DataError(f"{place}: the line is longer than {raised_limit(longest)}")
+        if number == 1:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        yield place, line
 
 
 def _object(line: bytes, *, place: str) -> dict[str, object] | None:
@@ -155,15 +182,6 @@ def _object(line: bytes, *, place: str) -> dict[str, object] | None:
     if not isinstance(row, dict):
         raise DataError(f"{place}: expected an object such as {EXAMPLE}")
     return row
-
-
-def _take_back(lines: list[tuple[str, GradeLine]], grader: str) -> None:
-    """Remove the last line of a grader."""
-    for position in reversed(range(len(lines))):
-        _, line = lines[position]
-        if line.grader == grader:
-            del lines[position]
-            return
 
 
 def _grader(place: str, row: Mapping[str, object]) -> str:
@@ -219,11 +237,13 @@ def _language_model(place: str, fields: object) -> LanguageModel | None:
 def is_grade_file(file: Path) -> bool:
     """Return whether a file holds grades: its first line names a document and a grader."""
     with file.open(encoding="utf-8-sig", errors="replace") as stream:
-        lines = (line for line in stream if line.strip())
+        # A part of a line that is too long is no JSON.
+        read_line = partial(stream.readline, size_limit(LINE))
+        lines = (line for line in iter(read_line, "") if line.strip())
         first_line = next(lines, "")
     try:
         row = json.loads(first_line)
-    except ValueError:
+    except (ValueError, RecursionError):  # the reader of the file says what is wrong
         return False
     return isinstance(row, dict) and {"query", "document", "grader"} <= row.keys()
 
