@@ -12,6 +12,7 @@ combines each block by them. All sums are in float64.
 
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -304,6 +305,22 @@ def check_weights(weights: Sequence[float]) -> None:
             raise ValueError(f"a weight is {weight}, expected a number above 0")
 
 
+def _shares(weights: Sequence[float]) -> tuple[float, ...]:
+    """Return weights divided by their sum; refuse one that is nothing next to the largest."""
+    largest = max(weights)
+    # By a power of two, which rounds nothing: the sum of weights up to 1e308 would be infinite.
+    _, exponent = math.frexp(largest)
+    scaled_weights = [math.ldexp(weight, -exponent) for weight in weights]
+    total = sum(scaled_weights)
+    for weight, scaled_weight in zip(weights, scaled_weights, strict=True):
+        if scaled_weight < sys.float_info.min:
+            raise ValueError(
+                f"the weight {weight} is nothing next to {largest}; leave its model out, or give "
+                "weights that are closer to each other"
+            )
+    return tuple(weight / total for weight in scaled_weights)
+
+
 def check_density(density: float | None) -> None:
     """Refuse a share of changes outside (0, 1]."""
     if density is not None and not 0 < density <= 1:
@@ -347,7 +364,7 @@ class Merge:
         """Return the weights of so many models, which sum to 1.
 
         Raises:
-            ValueError: another number of weights is given.
+            ValueError: another number of weights is given, or one is nothing next to another.
         """
         weights = self.weights
         if weights is None:
@@ -357,8 +374,7 @@ class Merge:
                 f"{len(weights)} weights for {models} models; give one weight per model, in the "
                 "order of the models"
             )
-        total = sum(weights)
-        return tuple(weight / total for weight in weights)
+        return _shares(weights)
 
     def for_models(self, models: int) -> Method:
         """Return the method with its settings, for so many models.

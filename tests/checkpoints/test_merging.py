@@ -82,6 +82,17 @@ def test_slerp_of_three_is_that_of_the_first_two_with_the_third(tmp_path, dtype)
     assert_equal_to_rounding(merged, expected, dtype)
 
 
+@pytest.mark.parametrize("weights", [(1e308, 1e308), (5e-324, 5e-324)])
+@pytest.mark.parametrize("method", ["mean", "slerp"])
+def test_weights_of_any_size_count_by_their_ratio(tmp_path, method, weights):
+    folders = models(tmp_path, 2)[:2]
+    expected = average_checkpoints(folders, tmp_path / "expected", method=method, weights=[1, 1])
+    merged = average_checkpoints(folders, tmp_path / "out", method=method, weights=weights)
+    assert arrays(merged)["norm"].any()
+    for name, values in arrays(expected).items():
+        np.testing.assert_array_equal(arrays(merged)[name], values)
+
+
 def test_slerp_between_unit_vectors_by_hand(tmp_path):
     a = folder_with(tmp_path / "a", {"w": torch.tensor([1.0, 0.0])})
     b = folder_with(tmp_path / "b", {"w": torch.tensor([0.0, 1.0])})
@@ -240,6 +251,8 @@ def test_weights_by_metric_favour_the_lower_loss(tmp_path, make_checkpoint):
         ({"density": 1.5}, "above 0 and at most 1"),
         ({"weights": [1]}, "1 weights for 2 models"),
         ({"weights": [1, 0]}, "a weight is 0"),
+        ({"weights": [1e-320, 1e308]}, "the weight 1e-320 is nothing next to 1e"),
+        ({"weights": [1e-320, 1]}, "the weight 1e-320 is nothing next to 1"),
         ({"weights": [1, float("nan")]}, "a weight is nan"),
         ({"base": "model-2"}, "'mean' has no base"),
     ],

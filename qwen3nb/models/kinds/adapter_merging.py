@@ -190,7 +190,18 @@ def _merged_tensors(
         last = changes[-1]  # the names are those of the last adapter
         tensors[last.a_name] = _padded(a, merged_rank, dim=0).to(dtype)
         tensors[last.b_name] = _padded(b, merged_rank, dim=1).to(dtype)
+        for name in (last.a_name, last.b_name):
+            _check_finite(name, tensors[name])
     return tensors, merged_rank
+
+
+def _check_finite(name: str, merged: Tensor) -> None:
+    """Refuse a merged tensor with values that its dtype cannot hold."""
+    if not merged.isfinite().all():
+        raise CheckpointError(
+            f"{name}: the merged values are too large for {merged.dtype}, or an adapter has NaN; "
+            "give smaller weights"
+        )
 
 
 def _widest(dtypes: Sequence[torch.dtype]) -> torch.dtype:

@@ -186,6 +186,7 @@ def test_adapters_of_other_bases_are_refused(tmp_path, three):
         ({"method": "slerp"}, "unknown method 'slerp'"),
         ({"weights": [1]}, "1 weights for 3 adapters"),
         ({"weights": [1, 1, -1]}, "a weight is -1"),
+        ({"weights": [1e308] * 3}, "the merged values are too large"),
         ({"density": 0.5}, "density is of 'ties'"),
         ({"rank": 4}, "rank is of 'svd'"),
         ({"method": "svd", "rank": 0}, "expected 1 or more"),
