@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from qwen3nb.bench.harness import Row, table
 from qwen3nb.datasets.rows import finite_number
-from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.bounded_files import read_bounded_json
 
 _EXPECTED = "expected what `qwen3nb bench encode --json` prints"
 Key: TypeAlias = tuple[str, str]  # model and set of texts
@@ -125,7 +125,7 @@ def _read_run(file: Path) -> tuple[str, dict[Key, _Bench]]:
     Raises:
         ValueError: a file of something else.
     """
-    document = read_json(file)
+    document = read_bounded_json(file)
     try:
         benches = {}
         for content in document["results"]:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qwen3nb.checkpoints.folder import TrainerState, check_inside, finite_number
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.utils.bounded_files import JSON_BYTES, FileBoundError, read_bounded
 
 # Words in the names of metrics that measure an error.
 _ERRORS = frozenset(
@@ -88,10 +90,16 @@ def _trainer_settings(checkpoints: Sequence[Path]) -> Iterator[Mapping[str, obje
 
 
 def _read_settings(file: Path) -> Mapping[str, object] | None:
-    """Return the settings in a file; None if it has none that can be read."""
+    """Return the settings in a file; None if it has none that can be read.
+
+    Raises:
+        CheckpointError: it is too large.
+    """
     try:
         check_inside(file)
-        settings = json.loads(file.read_bytes())
+        settings = json.loads(read_bounded(file, most_bytes=JSON_BYTES))
+    except FileBoundError as error:
+        raise CheckpointError(str(error)) from None
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(settings, dict):

@@ -31,6 +31,7 @@ from pydantic import BaseModel
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import Weights, read_safetensors, read_torch
 from qwen3nb.utils.atomic_files import FileStamp, file_stamp, sha256_file, without_ctime
+from qwen3nb.utils.bounded_files import JSON_BYTES, FileBoundError, read_bounded
 from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
@@ -650,7 +651,11 @@ def finite_number(value: object) -> float | None:
     """Return a finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not math.isfinite(value):
+    try:
+        is_finite = math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return None
+    if not is_finite:
         return None
     return value
 
@@ -687,7 +692,10 @@ def trainer_state(folder: Path) -> dict[str, Any]:
         return {}
     check_inside(file)
     try:
-        state = json.loads(file.read_bytes())  # accepts NaN, which trainers log for gradients
+        content = read_bounded(file, most_bytes=JSON_BYTES)
+        state = json.loads(content)  # accepts NaN, which trainers log for gradients
+    except FileBoundError as error:
+        raise CheckpointError(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: not a trainer state ({error})") from None
     if not isinstance(state, dict) or not isinstance(state.get("log_history", []), list):

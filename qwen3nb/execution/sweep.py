@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -68,6 +69,8 @@ from qwen3nb.utils.terminal import uncoloured, visible
 # Memory of libraries and kernel, and factor for weights converted on reading.
 _BASE_MEMORY = 3 << 29
 _TIMES_WEIGHTS = 3
+_MOST_MATCHES = 100_000  # files and folders of a glob
+_OF_THE_SYSTEM = (("/", "proc"), ("/", "sys"))  # what the kernel shows as folders
 _MOST_AT_ONCE = 4  # runs, unless the user asks for more
 _SECONDS_BETWEEN_WAKES = 0.5
 
@@ -668,12 +671,36 @@ def expanded(spec: str) -> list[str]:
         bases = [Path(pattern.anchor)]
         pattern = pattern.relative_to(pattern.anchor)
     for base in bases:
-        folders = [path for path in base.glob(str(pattern)) if path.is_dir()]
+        folders = _matching_folders(base, str(pattern), spec=spec)
         if folders:
             folders.sort(key=lambda path: by_number(str(path)))
             return [paths.shown(path) for path in folders]
     places = " or ".join(dict.fromkeys(str(base) for base in bases))
     raise ParameterError(f"no folder matches {spec!r} in {places}")
+
+
+def _matching_folders(base: Path, pattern: str, *, spec: str) -> list[Path]:
+    """Return the folders below ``base`` that a pattern matches, written as ``spec`` in a plan."""
+    advice = "name the folder of the models, such as 'runs/*'"
+    try:
+        matches = list(islice(base.glob(pattern), _MOST_MATCHES + 1))
+        folders = [path for path in matches if path.is_dir()]
+    except OSError as error:
+        raise ParameterError(
+            f"{spec!r} matches what cannot be read ({error.filename}: {error.strerror}); {advice}"
+        ) from None
+    except ValueError as error:  # such as "**x"
+        raise ParameterError(f"{spec!r}: {error}; {advice}") from None
+    if len(matches) > _MOST_MATCHES:
+        raise ParameterError(
+            f"{spec!r} matches more than {_MOST_MATCHES:,} files and folders; {advice}"
+        )
+    for folder in folders:
+        if folder.parts[:2] in _OF_THE_SYSTEM:
+            raise ParameterError(
+                f"{spec!r} matches {folder}, a folder of the system without models; {advice}"
+            )
+    return folders
 
 
 def read_plan(file: Path) -> SweepPlan:

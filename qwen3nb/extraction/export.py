@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
 CHECK = "check_encoder.py"
+_LONGEST = 1 << 31  # tokens of a text
 # The first releases that load an export. Older sentence-transformers warn about newer versions; the
 # installed versions would become part of the model's identity and cause needless warnings.
 _OLDEST_RELEASES = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
@@ -58,8 +59,16 @@ class ExportOptions:
     def __post_init__(self) -> None:
         check_choice("pooling", self.pooling, POOLINGS)
         check_choice("dtype", self.dtype, DTYPES)
-        if self.max_length < 1:
-            raise ValueError(f"expected a max_length of at least 1; got {self.max_length}")
+        if not 1 <= self.max_length <= _LONGEST:
+            raise ValueError(
+                f"expected a max_length from 1 to {_LONGEST:,}; got {self.max_length!s:.60}"
+            )
+        try:
+            self.prefix.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"expected a prefix that is valid Unicode; got {self.prefix!r:.60}"
+            ) from None
 
 
 class ExportFields(TypedDict, total=False):

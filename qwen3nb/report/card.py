@@ -938,12 +938,14 @@ def training_of(source: Path) -> JsonObject:
 
 def training_facts(training: JsonObject, facts: JsonObject) -> Rows:
     """Return facts of the training from its own files, or else from its authors."""
-    settings, trainer = training.get("settings", {}), training.get("trainer", {})
-    log = [entry for entry in trainer.get("log_history", ()) if isinstance(entry, dict)]
+    settings, trainer = _object(training.get("settings")), _object(training.get("trainer"))
+    log = _objects(trainer.get("log_history"))
     step = trainer.get("global_step")
     denoisers = []
-    for denoiser in training.get("denoisers", ()):
-        denoisers.append(f"{denoiser['mode']} {denoiser['share']:.0%}")
+    for denoiser in _objects(training.get("denoisers")):
+        share = finite_number(denoiser.get("share"))
+        if share is not None:
+            denoisers.append(f"{denoiser.get('mode')} {share:.0%}")
     data = training.get("data") or facts.get("data") or ", ".join(facts.get("datasets", ()))
     # What the training recorded comes first, then what its authors state.
     rows: list[tuple[str, Any]] = [
@@ -963,17 +965,31 @@ def training_facts(training: JsonObject, facts: JsonObject) -> Rows:
     return _with_gaps_named(rows)
 
 
+def _object(value: object) -> JsonObject:
+    """Return a JSON object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[JsonObject]:
+    """Return the JSON objects in a list; none for anything else."""
+    if not isinstance(value, list):
+        return []
+    return [entry for entry in value if isinstance(entry, dict)]
+
+
 def _tokens_seen(training: JsonObject, facts: JsonObject) -> str | None:
-    if training.get("tokens_seen"):
-        return f"{training['tokens_seen']:,}"
+    tokens_seen = finite_number(training.get("tokens_seen"))
+    if tokens_seen:
+        return f"{tokens_seen:,}"
     tokens: str | None = facts.get("tokens")
     return tokens
 
 
 def _epochs(epoch: object) -> str | None:
-    if not isinstance(epoch, int | float):
+    number = finite_number(epoch)
+    if number is None:
         return None
-    return f"{epoch:.3g}"
+    return f"{number:.3g}"
 
 
 def _peak_rate(log: Sequence[JsonObject]) -> float | None:
@@ -985,13 +1001,17 @@ def _loss_at(step: object, log: Sequence[JsonObject]) -> str | None:
     """Return the loss of exactly that step; a cumulative log may end at an earlier one."""
     for entry in log:
         if entry.get("step") == step and "eval_loss" in entry:
-            return f"{entry['eval_loss']:.4f}"
+            loss = entry["eval_loss"]
+            # A loss of NaN is shown, too: the training diverged.
+            if isinstance(loss, float) or finite_number(loss) is not None:
+                return f"{loss:.4f}"
     return None
 
 
 def _duration(training: JsonObject, facts: JsonObject) -> str | None:
-    if training.get("seconds") is not None:
-        return f"{training['seconds']:,.0f} s"
+    seconds = finite_number(training.get("seconds"))
+    if seconds is not None:
+        return f"{seconds:,.0f} s"
     duration: str | None = facts.get("duration")
     return duration
 

@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -210,8 +211,11 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"expected a size such as 500MB, 50GB or 1.5TB; got {text!r}")
-    return int(float(match["number"]) * _UNITS[match["unit"].upper()])
+        raise ValueError(f"expected a size such as 500MB, 50GB or 1.5TB; got {text!r:.60}")
+    size = float(match["number"]) * _UNITS[match["unit"].upper()]
+    if math.isinf(size):
+        raise ValueError(f"expected a size such as 500MB, 50GB or 1.5TB; {text!r:.60} is too large")
+    return int(size)
 
 
 # Syntax of Markdown and MyST anywhere, and at the start of a line only: lists, block breaks,

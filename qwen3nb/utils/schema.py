@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, Strict, StringConstraints, TypeAdapter, ValidationError
 
+from qwen3nb.utils.bounded_files import TOML_BYTES, FileBoundError, read_bounded_text
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.strict_json import parse_toml
 
@@ -129,11 +130,13 @@ def read_toml(
     """
     value = None
     try:
-        value = parse_toml(file.read_text(encoding="utf-8"))
+        value = parse_toml(read_bounded_text(file, most_bytes=TOML_BYTES))
         return TypeAdapter(kind).validate_python(value)
     # A ValidationError is a ValueError, too, so it comes first.
     except ValidationError as error:
         reason = field_problems(error, value, known=known)[0]
+    except FileBoundError as error:
+        raise refusal(str(error)) from None
     except ValueError as error:
         reason = f"not TOML ({error})"
     raise refusal(f"{file}: {reason}")
@@ -195,7 +198,7 @@ def _field_path(details: ErrorDetails, value: Any) -> list[str]:
 
 def _has_part(value: object, part: int | str) -> bool:
     if isinstance(value, list | tuple):
-        return isinstance(part, int)
+        return isinstance(part, int) and 0 <= part < len(value)
     return isinstance(value, dict) and part in value
 
 

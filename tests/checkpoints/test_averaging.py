@@ -278,6 +278,7 @@ def test_the_metric_is_that_of_the_step(tmp_path):
     for history, message in (
         (log, "no eval_loss at step 20; it logs: eval_loss, loss"),
         ([*log, {"step": 20, "eval_loss": float("nan")}], "eval_loss at step 20 is nan"),
+        ([*log, {"step": 20, "eval_loss": 10**400}], "eval_loss at step 20 is 1000"),
         (3, "not a trainer state"),
     ):
         with pytest.raises(CheckpointError, match=message):

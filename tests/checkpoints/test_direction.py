@@ -135,3 +135,17 @@ def test_the_command_takes_both_directions(tmp_path, make_checkpoint):
         assert done.exit_code == 0, done.output
         written = json.loads((output / "averaging_metadata.json").read_text())
         assert set(written["averaged_from"]) == expected
+
+
+def test_a_best_value_that_no_float_holds_says_nothing(tmp_path):
+    folder = training(tmp_path, "eval_loss", RISING, best_metric=10**400)
+    assert steps(select_checkpoints(folder, best=1)) == {400}
+
+
+@pytest.mark.parametrize("name", ["trainer_state.json", "training_args.json"])
+def test_a_file_of_gigabytes_is_refused_before_it_is_read(tmp_path, name):
+    folder = training(tmp_path, "eval_loss", RISING)
+    with (folder / "checkpoint-400" / name).open("r+b" if "state" in name else "wb") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(CheckpointError, match=rf"{name}: 3,221,225,472 bytes; expected at most"):
+        select_checkpoints(folder, best=1)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -118,6 +119,15 @@ def test_a_glob_goes_by_step(small, monkeypatch):
     assert expanded("runs/ul2/checkpoint-*") == expected
     assert expanded(f"{small}/runs/ul2/checkpoint-*") == expected
     assert expanded("bm25") == ["bm25"]
+    monkeypatch.setattr(sweeps, "_MOST_MATCHES", 1)
+    with pytest.raises(ParameterError, match=r"'runs/\*\*/\*' matches more than 1 files"):
+        expanded("runs/**/*")
+
+
+@pytest.mark.parametrize("pattern", ["/proc/*", "/proc/1/*", "/proc/[1-9]*", "**x"])
+def test_a_glob_of_no_models_is_named(small, pattern):
+    with pytest.raises(ParameterError, match=f"^{re.escape(repr(pattern))}.*such as 'runs/"):
+        expanded(pattern)
 
 
 def test_a_file_says_it_all(small, tmp_path):
@@ -145,6 +155,7 @@ def test_a_file_says_it_all(small, tmp_path):
         ("gpus_each = 0", "gpus_each: expected greater than 0"),
         ("[[runs]]\nnotebok = 'x'", "runs[0].notebook: is missing"),
         ("models = [", "not TOML"),
+        ("runs = [[]]", "runs[0][0]: is missing"),
         ("a = " + "[" * 5000, "not TOML (nested too deeply)"),
         ("at_once = " + "1" * 5000, "not TOML (Exceeds the limit"),
     ],

@@ -20,6 +20,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.extraction.export import ExportOptions
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.load import load_encoder
@@ -69,6 +70,19 @@ def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
     written = json_of(done.folder, "config.json")
     assert (written["head_dim"], written["hidden_size"]) == (24, 32)
     assert (written["num_attention_heads"], written["rope_theta"]) == (4, 12345.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 10**25}, r"expected a max_length from 1 to 2,147,483,648; got 1000"),
+        ({"max_length": 0}, r"expected a max_length from 1"),
+        ({"prefix": "sort \udcff"}, r"expected a prefix that is valid Unicode; got 'sort \\udcff'"),
+    ],
+)
+def test_options_that_no_tokenizer_takes_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ExportOptions(**options)
 
 
 def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):

@@ -497,6 +497,30 @@ def test_training_facts_are_of_that_step_and_nothing_is_invented():
     assert set(training_facts({}, {})) == {(name, "not given") for name in facts}
 
 
+@pytest.mark.parametrize("value", [10**400, "many", [1], {"a": 1}, None])
+def test_a_training_that_states_no_number_where_one_belongs_states_nothing(value):
+    entry = {"step": 1, "eval_loss": value, "learning_rate": value}
+    training = {
+        "tokens_seen": value,
+        "seconds": value,
+        "denoisers": [{"mode": "R", "share": value}, value],
+        "settings": [value],
+        "trainer": {"global_step": 1, "epoch": value, "log_history": [entry, value]},
+    }
+    facts = dict(training_facts(training, {}))
+    assert facts.pop("steps") == "1"
+    assert set(facts.values()) == {"not given"}
+
+
+def test_a_card_replaces_no_weights(cli, encoder_folder, tmp_path):
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"weights")
+    refused = cli("card", encoder_folder, "--output", weights)
+    assert refused.exit_code == 1
+    assert "model.safetensors: exists, and is no .md file" in refused.output
+    assert weights.read_bytes() == b"weights"
+
+
 def test_a_card_counts_languages_and_pairs_of_them_apart():
     assert languages_below(["language"]) == "Below the scores by task is 1 more language."
     pairs = ["pair of languages"] * 2

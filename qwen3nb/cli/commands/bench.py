@@ -12,6 +12,7 @@ import click
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import CommandGroup
 from qwen3nb.utils.atomic_files import write_json
+from qwen3nb.utils.bounded_files import check_replaceable
 
 if TYPE_CHECKING:
     from qwen3nb.bench.encode import EncodeBench
@@ -186,6 +187,8 @@ def bench_calibration(
     from qwen3nb.answers.calibration import MEANINGS, Calibration
     from qwen3nb.bench.calibration import calibrate
 
+    if out:
+        check_replaceable(out, suffixes=[".json"])
     shares = calibrate(function, sizes=sizes, simulations=simulations, records=records, seed=seed)
     document = {"seed": seed, "shares": [asdict(share) for share in shares]}
     if out:

@@ -14,7 +14,7 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.arguments import CardArguments
 from qwen3nb.cli.program import Command, CommandWithParts, complete_parts, readable_records
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.bounded_files import check_replaceable, read_bounded_json
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.secrets import write_public
 from qwen3nb.utils.terminal import say
@@ -210,6 +210,8 @@ def card(
     from qwen3nb.report.card import card_text, records_of
     from qwen3nb.report.hub_results import write_hub_results
 
+    if output is not None:
+        check_replaceable(output, suffixes=[".md"])
     if results is not None and results.is_file():
         summary = _read_summary(results)
         # The summary names the model and the folder that it was in.
@@ -231,7 +233,7 @@ def card(
 def _read_summary(file: Path) -> dict[str, object]:
     """Return an ``all_results.json``, which names the model and its folder."""
     try:
-        summary: dict[str, object] = read_json(file)
+        summary: dict[str, object] = read_bounded_json(file)
         if {"model", "model_path"} <= summary.keys():
             return summary
     except (ValueError, AttributeError):  # not JSON, or not an object
@@ -304,7 +306,8 @@ def freeze(name: str, sign: Path | None) -> None:
     folder = freeze_study(name, sign=sign)
     data = folder / "data"
     count = len([file for file in data.rglob("*") if file.is_file()])
-    line = f"{folder}: {read_json(folder / 'release.json')['records']} records in {count} files"
+    release = read_bounded_json(folder / "release.json")
+    line = f"{folder}: {release['records']} records in {count} files"
     if not (data / "html").is_dir():
         line += "; without a book (`qwen3nb book` builds one)"
     click.echo(line)

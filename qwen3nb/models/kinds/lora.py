@@ -80,6 +80,8 @@ _UNORDERED_FIELDS = {"target_modules", "exclude_modules", "modules_to_save"}
 _Rank = Annotated[int, Field(ge=1, le=16_384)]  # PEFT allocates it before it compares shapes
 _Layer = Annotated[int, Field(ge=0, le=10_000)]
 _Names = Annotated[list[str], Field(max_length=10_000)]
+# Room for a pattern that lists every module of a large model by its whole name.
+_LONGEST_PATTERN = 100_000
 # PEFT uses these as regular expressions; only names are accepted.
 _Plain = Annotated[str, Field(pattern=r"^(\w+(\.\w+)*)?$", max_length=1_000)]
 _MLX_FILES = ("adapters.safetensors", "adapters.npz")  # what MLX writes
@@ -549,11 +551,19 @@ def _matching(folder: ModelFolder, pattern: str, names: Iterable[str]) -> list[s
     """Return the names that match a pattern; refuse one that takes long, as in `re` many do."""
     import regex
 
+    if len(pattern) > _LONGEST_PATTERN:
+        raise SpecError(
+            f"{folder.path / CONFIG}: the pattern {pattern!r:.60} has {len(pattern):,} characters; "
+            f"expected at most {_LONGEST_PATTERN:,}"
+        )
     try:
         return [name for name in names if regex.fullmatch(pattern, name, timeout=1.0)]
-    except (regex.error, TimeoutError) as error:
+    except (regex.error, TimeoutError, RecursionError) as error:
+        reason = str(error)
+        if isinstance(error, RecursionError):
+            reason = "nested too deeply"
         raise SpecError(
-            f"{folder.path / CONFIG}: the pattern {pattern!r:.60} cannot be used ({error}); "
+            f"{folder.path / CONFIG}: the pattern {pattern!r:.60} cannot be used ({reason}); "
             "expected names of modules, or a regular expression without repeats in repeats"
         ) from None
 
