@@ -474,7 +474,7 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
     file = Path(file)
     try:
         check_file(file)
-        value = read_json(file)
+        value = read_json(file, unique_names=True)
         return _record_of(value, file), value
     except ResultError:  # is a ValueError, but its message says all
         raise
@@ -554,7 +554,10 @@ def check_file(file: Path) -> None:
         OSError: no such file, or a link to itself.
     """
     status = file.stat()
-    seed_folder, model_folder, base = file.absolute().parents[:3]
+    folders = file.absolute().parents
+    if len(folders) < 3:
+        raise ResultError(f"{file}: expected a record, a file such as MODEL/seed_N/TASK.json")
+    seed_folder, model_folder, base = folders[:3]
     has_link = any(path.is_symlink() for path in (model_folder, seed_folder, file))
     is_inside = not has_link or file.resolve().is_relative_to(base.resolve())
     if not (stat.S_ISREG(status.st_mode) and is_inside):

@@ -112,6 +112,11 @@ class SideFile:
             ResultError: the file is missing, or has another digest.
         """
         try:
+            if self.path.exists() and not self.path.is_file():
+                raise ResultError(
+                    f"{paths.shown(self.path)}: expected a file of a record; got a folder, a pipe "
+                    "or a device. Restore it, or run the task again with --fresh"
+                )
             data = self.path.read_bytes()
         except FileNotFoundError:
             raise ResultError(
@@ -148,8 +153,9 @@ def _open(file: SideFile) -> pq.ParquetFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    content = file.read()
     with _parquet(file):
-        table = pq.ParquetFile(pa.BufferReader(file.read()))
+        table = pq.ParquetFile(pa.BufferReader(content))
         footer, names = table.metadata, table.schema_arrow.names
     encodings: set[str] = set()
     size = 0
@@ -193,7 +199,7 @@ def _parquet(file: SideFile) -> Iterator[None]:
 
     try:
         yield
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:  # the latter of a damaged page
         message = " ".join(str(error).split())
         raise ResultError(f"{paths.shown(file.path)}: not Parquet ({message})") from None
 
@@ -205,8 +211,9 @@ def _column(file: SideFile, name: str) -> pa.ChunkedArray:
 
 def _columns(file: SideFile, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
     """Return some columns of the table in a file, read at once; raises as `_column`."""
+    opened_table = _opened(file)
     with _parquet(file):
-        table = _opened(file).read(list(names), use_threads=False)
+        table = opened_table.read(list(names), use_threads=False)
     columns = {name: table[name] for name in names}
     for name, column in columns.items():
         expected = _TYPES.get(name, "double")

@@ -117,9 +117,9 @@ def placed(records: Mapping[Path, Result], folder: Path) -> list[Result]:
 
 
 def result_files(folder: Path | str | None = None) -> list[Path]:
-    """Return the record files under ``folder``, sorted."""
+    """Return the record files under ``folder``, sorted; no label begins with a dot."""
     base = Path(folder) if folder else paths.results()
-    return sorted(base.glob("*/seed_*/*.json"))
+    return sorted(base.glob("[!.]*/seed_*/*.json"))
 
 
 def record_folders(folder: Path | None = None) -> list[Path]:

@@ -9,6 +9,7 @@ changes that need a key to be detected.
 import importlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -54,6 +55,7 @@ from qwen3nb.records.side_files import (
 from qwen3nb.records.stopped_early import why_left_out
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.journal import TICK, Journal
+from qwen3nb.utils.schema import shortened
 
 SUMMARY, SUMMARY_SCHEMA = "all_results.json", "qwen3nb.all-results/3"
 _ROUNDING = 1e-9  # tolerance between two computations of a number
@@ -63,6 +65,10 @@ _CHANGED = "its content is not that of its checksum: it was changed after it was
 _OTHERWISE_KNOWN = (
     "another content of the same run, time, model and task was written or verified here before: "
     "it was changed since, or is a copy under another label or seed"
+)
+# In the list of a folder, such as ``demo-1a2b3c4d/seed_0/SciFact.json <checksum>``.
+_ENTRY = re.compile(
+    r"[A-Za-z0-9][\w.-]*/seed_-?\d+/[A-Za-z0-9][\w.-]*\.json [0-9a-f]{64}", re.ASCII
 )
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 _META = "model_meta.json"
@@ -103,13 +109,13 @@ class Verifier:
 
     def _listed_checksums(self, file: Path) -> dict[str, bool]:
         """Return the checksums of a record in the list of its folder; see `listed_records`."""
-        base = file.absolute().parents[2]
+        base = _base_of(file)
         name = file.absolute().relative_to(base).as_posix()
         return self._listed(base).get(name, {})
 
     def _has_list(self, file: Path) -> bool:
         """Return whether the folder of a record lists any."""
-        return bool(self._listed(file.absolute().parents[2]))
+        return bool(self._listed(_base_of(file)))
 
     def _problems(
         self, file: Path, result: Result, raw: Mapping[str, Any], listed: Mapping[str, bool]
@@ -125,7 +131,7 @@ class Verifier:
                 f"{CHECKSUMS} does not list it: another program wrote it, or it was copied here; "
                 "append its lines of the list that it comes from"
             )
-        if any(path.is_symlink() for path in (file, file.parent, file.parents[1])):
+        if _is_link(file):
             yield "it is a link, and records are files: remove it, or copy the record with its list"
         problems_of_tables = side_file_problems(result)
         yield from problems_of_tables
@@ -147,8 +153,10 @@ class Verifier:
     def stamp(self, file: Path) -> str:
         """Return a digest of the times and sizes of all that a record is compared with.
 
-        Empty if a file is missing or has only just changed.
+        Empty if a file is missing, a link, or has only just changed.
         """
+        if _is_link(file):
+            return ""
         try:
             check_file(file)
             stats = [compared.stat() for compared in self._compared_files(file)]
@@ -217,6 +225,17 @@ class Verifier:
         yield "MTEB's result that it was made with is not in mteb/results; copy it here, too"
 
 
+def _is_link(file: Path) -> bool:
+    """Return whether a record or one of its two folders is a link."""
+    return any(path.is_symlink() for path in (file, *file.parents[:2]))
+
+
+def _base_of(file: Path) -> Path:
+    """Return the folder of all records, ``<base>/<label>-<identity>/seed_<n>/<task>.json``."""
+    parents = file.absolute().parents
+    return parents[min(2, len(parents) - 1)]  # less deep is none, which is reported
+
+
 def _meta_problems(folder: Path) -> Iterator[str]:
     """Yield a problem if MTEB's facts on the model of a folder are not there, or of another one."""
     try:
@@ -282,6 +301,8 @@ def problems(result: Result) -> list[str]:
         aggregates[f"{main} on {part.split}/{part.subset}"] = part.score
     for name, aggregate in aggregates.items():
         inconsistencies += _aggregate_problems(result, name, aggregate)
+    for name, aggregate in result.metrics.items():
+        inconsistencies += _column_choice_problems(result, name, aggregate)
     return inconsistencies
 
 
@@ -327,6 +348,17 @@ def _aggregate_problems(result: Result, name: str, aggregate: Aggregate) -> Iter
         expected_value, stated_value = getattr(computed, field), getattr(aggregate, field)
         if not _are_equal(expected_value, stated_value):
             yield f"{name}: {field} is {stated_value}, per-query scores give {expected_value}"
+
+
+def _column_choice_problems(result: Result, name: str, aggregate: Aggregate) -> Iterator[str]:
+    """Check that a metric is that of its own column, and of all queries with a score in it."""
+    if aggregate.how == REPORTED or not aggregate.columns:
+        return
+    if name in result.per_query and aggregate.columns != (name,):
+        yield f"{name}: is computed from {', '.join(aggregate.columns)}; expected its own scores"
+    scored = result.scores.counts.get(aggregate.columns[0], 0)
+    if aggregate.n != scored:
+        yield f"{name}: is of {aggregate.n} queries; there are scores of {scored}"
 
 
 def _recomputed(result: Result, aggregate: Aggregate) -> Aggregate:
@@ -424,14 +456,18 @@ def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
     if not (files.runs and files.qrels):
         return
     run: dict[str, dict[str, float]] = {}
-    # Lines of TREC: query, ``Q0``, document, rank, score, tag.
-    for query, _, document, _, score, _ in _rows(reranked_run_file(file, files)):
-        run.setdefault(query, {})[document] = float(score)
     qrels: dict[str, dict[str, float]] = {}
-    for name in files.qrels:
-        # Lines of qrels: query, 0, document, grade.
-        for query, _, document, grade in _rows(file.with_name(name)):
-            qrels.setdefault(query, {})[document] = float(grade)
+    try:
+        # Lines of TREC: query, ``Q0``, document, rank, score, tag.
+        for query, _, document, _, score, _ in _rows(reranked_run_file(file, files), fields=6):
+            run.setdefault(query, {})[document] = float(score)
+        for name in files.qrels:
+            # Lines of qrels: query, 0, document, grade.
+            for query, _, document, grade in _rows(file.with_name(name), fields=4):
+                qrels.setdefault(query, {})[document] = float(grade)
+    except ValueError as error:
+        yield f"its run or its qrels cannot be read ({error})"
+        return
     metrics = [column for column in result.per_query if _is_search_metric(column)]
     if result.data.complete and JUDGED in metrics:  # every document counts as judged
         metrics.remove(JUDGED)
@@ -457,18 +493,29 @@ def _column_problems(
     """Yield the first score of a column that its run and its qrels don't give."""
     for query, value in computed.items():
         if query not in stated:
-            continue
+            yield f"{name} has no score of query {query!r}, which its qrels judge"
+            return
         is_equal = abs(stated[query] - value) <= _SCORE_ROUNDING
         if not is_equal:
             yield (
                 f"{name} of query {query!r} is {stated[query]}, its run and its qrels give {value}"
             )
             return
+    without_judgements = sorted(stated.keys() - computed.keys())
+    if without_judgements:
+        yield f"{name} has scores of {shortened(without_judgements)}, which its qrels do not judge"
 
 
-def _rows(file: Path) -> Iterator[list[str]]:
+def _rows(file: Path, *, fields: int) -> Iterator[list[str]]:
+    """Yield the fields of each line of a run or of qrels."""
     with file.open(encoding="utf-8") as lines:
-        yield from (line.split() for line in lines)
+        for number, line in enumerate(lines, start=1):
+            values = line.split()
+            if len(values) != fields:
+                raise ValueError(
+                    f"{file.name}: line {number} has {len(values)} fields; expected {fields}"
+                )
+            yield values
 
 
 def unchanged_record(file: Path, *, alone: bool = False) -> Result:
@@ -524,12 +571,19 @@ def folder_problems(folder: Path) -> dict[Path, list[str]]:
     """Return the problems of the list of records in ``folder``, and of their summary."""
     problems_by_file = {}
     checksums, summary = folder / CHECKSUMS, folder / SUMMARY
-    damaged_lines = ", ".join(str(number) for number in Journal(checksums).damaged)
+    journal = Journal(checksums)
+    damaged_lines = ", ".join(str(number) for number in journal.damaged)
+    foreign_entries = _foreign_entries(journal)
     has_records = any(folder.glob("*/seed_*/*.json"))
     if damaged_lines:
         problems_by_file[checksums] = [
             f"line {damaged_lines} is damaged, so changes may not be detected; restore the list "
             "from a copy, or delete what is damaged"
+        ]
+    elif foreign_entries:
+        problems_by_file[checksums] = [
+            f"it names {shortened(foreign_entries)}; expected MODEL/seed_N/TASK.json and a "
+            "checksum: another program wrote these lines; delete them"
         ]
     elif has_records and checksums.is_file() and not listed_records(folder):
         problems_by_file[checksums] = [
@@ -669,15 +723,22 @@ def scores_of(result: Result) -> dict[str, Any]:
 def listed_records(folder: Path) -> dict[str, dict[str, bool]]:
     """Return the checksums of all records ever written in ``folder``, by the record's path.
 
-    Each with whether writing it was completed.
+    Each with whether writing it was ever completed: no later line takes that back.
     """
     journal = Journal(folder / CHECKSUMS)
     checksums_by_path: dict[str, dict[str, bool]] = {}
     for entry in sorted(journal.keys()):
+        if not _ENTRY.fullmatch(entry):  # reported by `folder_problems`
+            continue
         name, _, digest = entry.rpartition(" ")
         checksums = checksums_by_path.setdefault(name, {})
-        checksums[digest] = bool(journal.get(entry))
+        checksums[digest] = journal.was_finished(entry)
     return checksums_by_path
+
+
+def _foreign_entries(journal: Journal) -> list[str]:
+    """Return the entries of a list that name no record of its folder."""
+    return [entry for entry in sorted(journal.keys()) if not _ENTRY.fullmatch(entry)]
 
 
 def _mteb_differences(file: _MTEBFile, result: Result) -> Iterator[str]:

@@ -270,14 +270,30 @@ def refused(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def read_json(path: Path) -> Any:
+def _with_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a JSON object with a name twice, of which each reader takes another value."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        doubled = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the name {doubled!r} twice")
+    return value
+
+
+def read_json(path: Path, *, unique_names: bool = False) -> Any:
     """Read strict JSON.
+
+    Args:
+        path: the file.
+        unique_names: whether to refuse an object that has a name twice.
 
     Raises:
         ValueError: not UTF-8, not JSON, NaN or infinity, or too many digits; names the file.
     """
+    check_names = _with_unique_names if unique_names else None
     try:
-        return json.loads(path.read_bytes().decode("utf-8"), parse_constant=refused)
+        text = path.read_bytes().decode("utf-8")
+        return json.loads(text, parse_constant=refused, object_pairs_hook=check_names)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: invalid JSON ({error})") from None
 

@@ -32,7 +32,9 @@ class Journal:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._values: dict[str, Any] = {}
-        # Numbers of the lines that fail their checksum, without those cut by a crash.
+        self._finished: set[str] = set()
+        # Numbers of the lines that fail their checksum or have another form, without those cut by a
+        # crash.
         self.damaged: list[int] = []
         if file.is_file():
             self._read(file.read_bytes())
@@ -41,8 +43,11 @@ class Journal:
         for number, line in enumerate(content.split(b"\n"), start=1):
             checksum, _, data = line.partition(b" ")
             if data and checksum == b"%08x" % zlib.crc32(data):
-                key, value = json.loads(data)
-                self._store(key, value)
+                try:
+                    key, value = json.loads(data)
+                    self._store(str(key), value)
+                except (ValueError, TypeError, RecursionError):  # written by another program
+                    self.damaged.append(number)
             elif line.endswith(b"]"):
                 self.damaged.append(number)
 
@@ -50,6 +55,8 @@ class Journal:
         """Store a value in the order of the last line of each key."""
         self._values.pop(key, None)
         self._values[key] = value
+        if value is True:
+            self._finished.add(key)
 
     def keys(self) -> Set[str]:
         """Return the keys of all valid lines, in the order in which they were last written."""
@@ -58,6 +65,10 @@ class Journal:
     def get(self, key: str) -> Any | None:
         """Return the value stored under ``key``, or None."""
         return self._values.get(key)
+
+    def was_finished(self, key: str) -> bool:
+        """Return whether a block of `noted` was ever finished, whatever was appended since."""
+        return key in self._finished
 
     def add(self, key: str, value: object) -> None:
         """Store ``value`` durably before returning."""

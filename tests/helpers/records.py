@@ -103,7 +103,7 @@ def own(label, mean, *, finished="2026-01-01", identity=None, seed=0):
     )
     amend(result, "task", dataset="mine")
     result.per_query["nDCG@10"] = {q: v / 2 for q, v in result.per_query["MRR@10"].items()}
-    result.metrics["nDCG@10"] = result.metrics["MRR@10"]
+    result.metrics["nDCG@10"] = aggregate(result.per_query, how="mean", columns=("nDCG@10",))
     queries = list(result.per_query["MRR@10"])
     amend(result, "task", categories={q: "even" if i % 2 else "odd" for i, q in enumerate(queries)})
     texts = {q: f"text of {q}" for q in queries}

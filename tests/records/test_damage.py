@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -52,6 +53,15 @@ def without_table(kind):
     return lambda file: [each.unlink() for each in file.parent.glob(f"*.{kind}.parquet")]
 
 
+def table_replaced(make_other):
+    def damage(file):
+        (table,) = file.parent.glob("*.scores.parquet")
+        table.unlink()
+        make_other(table)
+
+    return damage
+
+
 def link_out(file):
     file.rename(file.parents[3] / "elsewhere.json")
     file.symlink_to(file.parents[3] / "elsewhere.json")
@@ -62,6 +72,8 @@ def bytes_changed(data):
 
 
 DAMAGES = [
+    ("a pipe of scores", table_replaced(os.mkfifo), "got a folder, a pipe"),
+    ("a folder of scores", table_replaced(lambda file: file.mkdir()), "got a folder, a pipe"),
     ("a folder", in_its_place(lambda file: file.mkdir()), "a file in"),
     ("a pipe", in_its_place(os.mkfifo), "a file in"),
     ("a link to a file elsewhere", link_out, "a file in"),
@@ -256,3 +268,33 @@ def test_a_cut_longer_swapped_or_missing_file_is_noticed(files):
     parquet[0].write_bytes(other)
     parquet[-1].write_bytes(one)
     assert len(verify()) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "words"),
+    [
+        ("trec", "q0 Q0 d0 1 0.5", "line 2 has 5 fields; expected 6"),
+        ("trec", "q0 Q0 d0 1 high m", "could not convert string to float: 'high'"),
+        ("qrels", "q0 0 d0", "line 2 has 3 fields; expected 4"),
+    ],
+)
+def test_a_line_of_another_form_in_a_run_or_qrels_is_named(home, kind, line, words):
+    result = make("m", scores={"q0": 1.0})
+    texts = {"trec": "q0 Q0 d1 1 0.5 m\n", "qrels": "q0 0 d1 1\n"}
+    texts[kind] += f"{line}\n"
+    files = {}
+    for suffix, text in texts.items():
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        file = run_path(result.path(), digest, kind=suffix)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        files[suffix] = {file.name: digest}
+    state(result, runs=files["trec"], qrels=files["qrels"])
+    ((problem,),) = verify_files([result.save()]).values()
+    assert "its run or its qrels cannot be read" in problem
+    assert words in problem
+
+
+def test_a_file_less_deep_than_a_record_is_no_record(home):
+    ((problem,),) = verify_files([Path("/dev/null")]).values()
+    assert "expected a record" in problem

@@ -9,19 +9,22 @@ then needs a key; the help lists it.
 import json
 import os
 import shutil
+import zlib
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from helpers.records import signed
-from helpers.small_study import OTHER, TASK, write_study
+from helpers.small_study import METRICS, OTHER, TASK, write_study
 
 from qwen3nb.answers.all_results import write_all_results
+from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.records.record import Result
 from qwen3nb.records.release_check import PAYLOAD, TAGS
 from qwen3nb.records.releases import freeze, records_folder, release_problems
 from qwen3nb.records.side_files import encode_scores
-from qwen3nb.records.store import result_files
+from qwen3nb.records.store import result_files, verify_folder
 from qwen3nb.records.verification import Verifier, folder_problems, removed_records
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_bytes, write_text
 from qwen3nb.utils.children import run_program
@@ -302,6 +305,7 @@ RECORDS = {
     "emptied": lambda s: write_text(record_of(s), ""),
     "a list": lambda s: write_text(record_of(s), "[]"),
     "of an unknown schema": lambda s: replaced(record_of(s), "result/5", "result/6"),
+    "with a name twice": lambda s: replaced(record_of(s), '"seed":', '"seed": 7, "seed":'),
     "a link": link_to_record,
     "a linked folder": link_to_folder,
     "a copy of another label": partial(copied, label="better"),
@@ -335,6 +339,7 @@ _ONLY_PLAIN = {
     *(("release", f"the list of {kind} emptied") for kind in ("files", "lists")),
     *(("release", f"the list of {kind} removed") for kind in ("files", "lists")),
     ("release", "its schema, with no lists"),
+    ("record", "with a name twice"),
     *(("record", kind) for kind in ("cut", "emptied", "a list", "of an unknown schema", "a link")),
 }
 
@@ -366,7 +371,40 @@ def of_another_digest(study):
     write_bytes(file, b"".join(line_of(f"{key[:-1]}x", True) for key in keys))
 
 
+def taken_back(study):
+    """Remove a record, and say in the list that it was never finished."""
+    file = record_of(study, "a", OTHER)
+    name = file.relative_to(study / "results").as_posix()
+    with_line(line_of(f"{name} {read(file)['checksum']}", False))(study)
+    file.unlink()
+
+
+def with_line(line):
+    """Append a line to the list."""
+
+    def deed(study):
+        file = study / "results" / LIST
+        write_bytes(file, file.read_bytes() + line)
+
+    return deed
+
+
+def raw_line(data):
+    """A line of any data, with its checksum."""
+    return b"\n%08x %s\n" % (zlib.crc32(data), data)
+
+
+OUTSIDE = f"../../out/seed_0/{TASK}.json {'0' * 64}"
 LISTS = {
+    "a record removed, and taken back": taken_back,
+    "with a record outside": with_line(line_of(OUTSIDE, True)),
+    "with a name on two lines": with_line(line_of(f"a\n4 of 4/seed_0/{TASK}.json 0", True)),
+    "with a number as a name": with_line(raw_line(b"[5,true]")),
+    "with a list as a name": with_line(raw_line(b'[["a"],true]')),
+    "with an object": with_line(raw_line(b"{}")),
+    "with three values": with_line(raw_line(b'["a b",true,1]')),
+    "with brackets": with_line(raw_line(b"[" * 100_000 + b"]" * 100_000)),
+    "with other bytes": with_line(raw_line(b'["\xff",true]')),
     "removed": lambda s: (s / "results" / LIST).unlink(),
     "emptied": with_lines(lambda lines: []),
     "without a record's lines": with_lines(without_record),
@@ -675,6 +713,60 @@ def test_on_a_machine_that_knows_nothing_more_needs_a_key(study, tmp_path, monke
                 unseen.add(field.removesuffix(" to"))
         shutil.rmtree(study)
     assert unseen == ONLY_THERE | {*FIELDS_BEYOND}
+
+
+def without_the_worst(scores):
+    worst = min(scores["nDCG@10"], key=scores["nDCG@10"].get)
+    return {
+        name: {q: v for q, v in column.items() if q != worst} for name, column in scores.items()
+    }
+
+
+def with_another_query(scores):
+    return {name: column | {"q0\u200b": 1.0} for name, column in scores.items()}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without_the_worst, "which its qrels judge"),
+        (with_another_query, "which its qrels do not judge"),
+    ],
+)
+def test_scores_of_other_queries_than_the_qrels_are_named_by_themselves(study, change, words):
+    """As rewritten with this package, so that every checksum and list holds."""
+    result = Result.load(record_of(study))
+    scores = change({name: dict(result.per_query[name]) for name in result.per_query})
+    metrics = {name: aggregate(scores, how="mean", columns=(name,)) for name in scores}
+    task = replace(result.task, mteb=None)
+    changed = replace(result, per_query=scores, metrics=metrics, task=task, run="later")
+    changed.save(study / "results")
+    found = Verifier().check(record_of(study))
+    assert [words in problem for problem in found] == [True] * len(METRICS)
+
+
+@pytest.mark.parametrize(
+    ("columns", "parts", "words"),
+    [
+        (("MRR@10",), (), "nDCG@10: is computed from MRR@10; expected its own scores"),
+        (("nDCG@10",), ("q1",), "nDCG@10: is of 3 queries; there are scores of 12"),
+    ],
+)
+def test_a_metric_of_other_scores_is_named_by_itself(study, columns, parts, words):
+    result = Result.load(record_of(study))
+    other = aggregate(result.per_query, how="mean", columns=columns, parts=parts)
+    metrics = {**result.metrics, "nDCG@10": other}
+    task = replace(result.task, mteb=None)
+    replace(result, metrics=metrics, task=task, run="later").save(study / "results")
+    assert Verifier().check(record_of(study)) == [words]
+
+
+def test_a_list_makes_no_folder_outside(study):
+    with_line(line_of(OUTSIDE, True))(study)
+    before = sorted(study.parent.iterdir())
+    (lines,) = verify_folder(study / "results").values()
+    assert "it names ['../../out/seed_0/" in lines[0]
+    assert sorted(study.parent.iterdir()) == before
 
 
 def test_at_most_eight_kinds_need_a_key_and_the_help_lists_them(cli):

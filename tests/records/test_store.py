@@ -21,7 +21,14 @@ from qwen3nb.records import store
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.records.results import Results, richest_tier
 from qwen3nb.records.side_files import ResultError, named_files
-from qwen3nb.records.store import check_files, latest, load_failures, load_results, verify
+from qwen3nb.records.store import (
+    check_files,
+    latest,
+    load_failures,
+    load_results,
+    verify,
+    verify_files,
+)
 from qwen3nb.utils.journal import append
 from qwen3nb.utils.secrets import SecretError
 
@@ -60,6 +67,19 @@ def test_processes_find_the_same_in_the_same_order(home, monkeypatch):
     assert list(check_files(files)) == alone
 
 
+def test_a_link_is_seen_though_its_record_was_consistent_before(home):
+    file = make("m").save()
+    time.sleep(0.05)
+    for _ in range(2):
+        assert verify_files([file], fresh=False) == {}
+    folder = file.parents[1]
+    folder.rename(paths.results() / "elsewhere")
+    folder.symlink_to(paths.results() / "elsewhere")
+    for _ in range(2):
+        ((problem,),) = verify_files([file], fresh=False).values()
+        assert "it is a link" in problem
+
+
 def test_only_records_whose_files_changed_are_verified_again(home):
     files = [make(f"m{i}", scores=(0.1, i / 40)).save() for i in range(3)]
     time.sleep(0.05)  # a file that has only just changed might change again at the same time
@@ -78,7 +98,8 @@ def test_only_records_whose_files_changed_are_verified_again(home):
     for _ in range(2):
         assert verified(fresh=False) == {files[1]: True}
     scores.write_bytes(data)
-    append(paths.results() / "checksums.jsonl", f"{files[2].relative_to(paths.results())} 0", True)
+    name = files[2].relative_to(paths.results())
+    append(paths.results() / "checksums.jsonl", f"{name} {0:064}", True)
     time.sleep(0.05)
     assert verified(fresh=False) == {files[1]: False, files[2]: False}
     assert verified(checksums_only=True) == consistent  # which forgets no whole check
