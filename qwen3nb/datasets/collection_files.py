@@ -36,6 +36,7 @@ from qwen3nb.datasets.rows import (
     numbered_json_rows,
     numbered_tsv_rows,
     required,
+    shown_value,
     variant,
 )
 from qwen3nb.datasets.trec import load_run
@@ -218,7 +219,7 @@ def _texts_of_files(files: Iterable[Path], *, with_title: bool) -> dict[str, str
             if name in texts:
                 raise DataError(f"{place}: duplicate id {name!r:.60}")
             if not isinstance(text, str):
-                raise DataError(f"{place}: field 'text' is {text!r:.60}; expected str")
+                raise DataError(f"{place}: field 'text' is {shown_value(text)}; expected str")
             texts[name] = f"{title or ''} {text}".strip()
     return texts
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.utils.strict_yaml import parse_yaml
+
 if TYPE_CHECKING:
     from huggingface_hub import DatasetCard
 
@@ -22,7 +24,7 @@ def names_outside(folder: Path) -> list[str]:
     """Return the files and folders outside a data set's folder that its card names.
 
     Raises:
-        ValueError: the card is too large, or no valid YAML.
+        ValueError: the card is too large, not UTF-8, or no YAML that `parse_yaml` reads.
     """
     named_files: list[str] = []
     for card in (_CARD, _SETTINGS):
@@ -59,26 +61,38 @@ def cards_read_once() -> Iterator[None]:
 
 def _configs(file: Path) -> list[dict[str, Any]]:
     """Return the subsets that a card describes, each with its files."""
-    import yaml
-    from huggingface_hub import metadata_load
-
     if not file.is_file():
         return []
     if file.stat().st_size > _MOST_BYTES:
         raise ValueError(f"{file}: expected a card of at most {_MOST_BYTES >> 20} MiB")
     try:
-        if file.name == _CARD:
-            fields = metadata_load(file)
-        else:
-            fields = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"{file}: not YAML ({error!s:.100})") from None
+        fields = parse_yaml(_yaml_of(file), nan=True)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{file}: cannot be read (not UTF-8: {error.reason}); save it as UTF-8, or fetch the "
+            "data set again"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{file}: not YAML that is read ({error!s:.200})") from None
     if not isinstance(fields, dict):
         return []
     configs = fields.get("configs")
     if not isinstance(configs, list):
         return []
     return [config for config in configs if isinstance(config, dict)]
+
+
+def _yaml_of(file: Path) -> str:
+    """Return the YAML of a card, as the library `datasets` finds it; empty if there is none."""
+    from huggingface_hub.repocard import REGEX_YAML_BLOCK
+
+    text = file.read_text(encoding="utf-8-sig")
+    if file.name != _CARD:
+        return text
+    block = REGEX_YAML_BLOCK.search(text)
+    if block is None:
+        return ""
+    return str(block[2])
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from qwen3nb.datasets.rows import DataError, listed
+from qwen3nb.datasets.rows import DataError, listed, shown_value
 
 Row = dict[str, Any]
 # Names of columns by their meaning, as published data sets spell them. The first is ours.
@@ -70,7 +70,7 @@ def table_rows(data: object, *, what: str) -> list[Row]:
         if not isinstance(row, Mapping):
             raise DataError(
                 f"{what}:{number}: expected a file, a data frame or a list of dictionaries; got "
-                f"{type(row).__name__} {row!r:.40}"
+                f"{type(row).__name__} {shown_value(row)}"
             )
         rows.append(_without_missing(row))
     return rows

@@ -35,6 +35,7 @@ from qwen3nb.datasets.rows import (
     csv_rows,
     listed,
     numbered_lines,
+    shown_value,
     stated_number,
     unicode_text,
 )
@@ -438,7 +439,7 @@ def _judgement(
     if columns.query == columns.text:
         query = without_apostrophe(query)
     if not query.strip() or not unicode_text(query):
-        raise DataError(f"{place}: the query is {query!r:.60}; right: {example}")
+        raise DataError(f"{place}: the query is {shown_value(query)}; right: {example}")
     document = id_text(cells[columns.document])
     value: object = 1  # in a list of relevant documents
     if columns.grade >= 0:
@@ -539,7 +540,7 @@ def judgements_of_mapping(data: Mapping[Any, Any], *, place: object) -> Iterator
         elif not isinstance(documents, Mapping):
             raise DataError(
                 f"{place}: query {id_text(query)!r:.60}: expected grades by document; got "
-                f'{documents!r:.60}; right: {{"q1": {{"d7": 2}}}}'
+                f'{shown_value(documents)}; right: {{"q1": {{"d7": 2}}}}'
             )
         for document, value in grades.items():
             place_of_grade = f"{place}: query {id_text(query)!r:.60}, document {document!r:.60}"

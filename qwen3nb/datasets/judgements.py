@@ -7,7 +7,14 @@ from itertools import islice
 
 import numpy as np
 
-from qwen3nb.datasets.rows import CONTROL, LARGEST_GRADE, DataError, listed, stated_number
+from qwen3nb.datasets.rows import (
+    CONTROL,
+    LARGEST_GRADE,
+    DataError,
+    listed,
+    shown_value,
+    stated_number,
+)
 from qwen3nb.metrics.retrieval import PART_FOUND_NOTHING
 
 CONFLICTING = "judgements given twice with different grades, the last one counts"
@@ -49,10 +56,11 @@ def read_grade(value: object, *, place: str, example: str = "") -> float:
     if example:
         hint = f"; right: {example}"
     if number is None:
-        raise DataError(f"{place}: expected a number as grade; got {value!r:.60}{hint}")
+        raise DataError(f"{place}: expected a number as grade; got {shown_value(value)}{hint}")
     if abs(number) > LARGEST_GRADE:
         raise DataError(
-            f"{place}: expected a grade of at most {LARGEST_GRADE:,}; got {value!r:.60}{hint}"
+            f"{place}: expected a grade of at most {LARGEST_GRADE:,}; got "
+            f"{shown_value(value)}{hint}"
         )
     if number.is_integer():
         return int(number)

@@ -23,6 +23,7 @@ from qwen3nb.datasets.rows import (
     csv_rows,
     listed,
     numbered_lines,
+    shown_value,
     stated_number,
     unicode_text,
     variant,
@@ -56,10 +57,11 @@ def scored_pairs(source: object, *, of: str) -> list[tuple[str, str, float]]:
     for place, (first_text, second_text, gold) in _pairs_of(source, what=of):
         score = stated_number(gold)
         if score is None:
-            raise DataError(f"{place}: expected a number as score; got {gold!r:.60}")
+            raise DataError(f"{place}: expected a number as score; got {shown_value(gold)}")
         if not first_text.strip() or not second_text.strip():
             raise DataError(
-                f"{place}: expected two {of}; got {first_text!r:.60}, {second_text!r:.60}"
+                f"{place}: expected two {of}; got {shown_value(first_text)}, "
+                f"{shown_value(second_text)}"
             )
         if not unicode_text(first_text + second_text):
             raise DataError(f"{place}: a lone surrogate in {first_text!r:.60}, {second_text!r:.60}")
@@ -103,7 +105,7 @@ def _pairs_of_rows(rows: Sequence[PlacedRow]) -> Iterator[PlacedPair]:
         if not isinstance(first_text, str) or not isinstance(second_text, str):
             raise DataError(
                 f"{place}: expected texts in {first_column!r} and {second_column!r}; "
-                f"got {row!r:.80}"
+                f"got {shown_value(row)}"
             )
         yield place, (first_text, second_text, row.get(gold_column))
 

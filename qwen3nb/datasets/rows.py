@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from reprlib import Repr
 from typing import IO, Any
-
-import yaml
 
 from qwen3nb.utils.compressed import COMPRESSED, DAMAGED, compression, open_unpacked
 from qwen3nb.utils.format import parse_size
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
+from qwen3nb.utils.strict_yaml import parse_yaml
 
 LARGEST_GRADE = 1000  # 2^grade, a gain of nDCGexp, is still finite
 
@@ -34,6 +34,10 @@ _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
 _FREE = 16 << 20  # bytes that may be unpacked at any ratio
 _BLOCK = 1 << 16  # bytes
 _MOST_LISTED = 30
+_LONGEST_SHOWN = 60  # characters of a value in a message
+_SHORT = Repr()  # of the first parts of a value
+_SHORT.maxlevel = 3
+_SHORT.maxstring = _SHORT.maxother = 10 * _LONGEST_SHOWN  # of which the first are shown
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as Excel writes "Unicode text"
 # Control characters, line and paragraph separators, and lone surrogates.
@@ -63,6 +67,19 @@ def printable(text: str) -> str:
         else:
             characters.append("\N{REPLACEMENT CHARACTER}")
     return "".join(characters)
+
+
+def shown_value(value: object) -> str:
+    """Return the repr of a value of a file, of at most 60 characters.
+
+    The whole repr of a long or deep value is not made.
+
+    >>> shown_value([["x"] * 10**6] * 10**6)
+    "[['x', 'x', 'x', 'x', 'x', 'x', ...], ['x', 'x', 'x', 'x', '"
+    """
+    if isinstance(value, str):
+        value = value[:_LONGEST_SHOWN]
+    return f"{_SHORT.repr(value):.{_LONGEST_SHOWN}}"
 
 
 def listed(names: Iterable[str]) -> str:
@@ -293,8 +310,8 @@ def checked_rows(
             # In Python, True is an integer, too.
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise DataError(
-                    f"{place}:{number}: field {name!r} is {value!r:.60}; expected "
-                    f"{_names_of_types(kind)}"
+                    f"{place}:{number}: field {name!r} is {shown_value(value)}; "
+                    f"expected {_names_of_types(kind)}"
                 )
             if isinstance(value, str) and not unicode_text(value):
                 raise DataError(
@@ -416,7 +433,7 @@ def csv_header(
 def checked_id(value: object, *, place: str) -> str:
     """Return an id; raise DataError if blank or with control characters or lone surrogates."""
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{place}: the id is {value!r:.60}; expected text that is not blank")
+        raise DataError(f"{place}: the id is {shown_value(value)}; expected text that is not blank")
     if not value.isprintable() and _UNFIT.search(value):
         raise DataError(f"{place}: the id {value!r:.60} has unprintable characters")
     return value
@@ -466,14 +483,13 @@ def read_settings(file: Path) -> Any:
     """Return the content of a YAML file of at most 128 KiB.
 
     Raises:
-        DataError: unreadable, or not YAML with plain values; names the file.
+        DataError: unreadable, or refused by `parse_yaml`; names the file.
     """
     text = read_text(file, byte_limit=_CONFIGURATION)
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        cause = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{file}: cannot be read as YAML ({cause:.200})") from None
+        return parse_yaml(text, nan=True)
+    except ValueError as error:
+        raise DataError(f"{file}: cannot be read as YAML ({error!s:.200})") from None
 
 
 def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:

@@ -39,10 +39,11 @@ from qwen3nb.models.types import (
     SpecError,
 )
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.bounded_files import FileBoundError, read_bounded_text
 from qwen3nb.utils.choices import check_choice, split_names
 from qwen3nb.utils.option import Option
 from qwen3nb.utils.secrets import known_secrets
-from qwen3nb.utils.strict_json import parse_toml
+from qwen3nb.utils.strict_json import parse_json, parse_toml
 
 if TYPE_CHECKING:
     from qwen3nb.models.kinds.source import Source
@@ -70,6 +71,8 @@ _TYPES = {
 }
 TEXT_NOTEBOOKS = (".md", ".Rmd", ".qmd", ".py", ".R", ".jl")  # suffixes of notebooks as text
 _MARKDOWN = (".md", ".Rmd", ".qmd")  # those of them that are Markdown
+_MOST_OF_NOTEBOOK = 256 << 20  # bytes
+_MOST_OF_CONFIG = 1 << 20  # bytes, for which PyYAML takes half a minute
 _HEAD_LENGTH = 4000  # characters of a file in which it says that it is a notebook
 # A line above the text of a Markdown notebook, such as "jupyter: python3".
 _NAMES_KERNEL = re.compile(r"^(jupyter|jupytext|kernelspec):", re.MULTILINE)
@@ -500,7 +503,10 @@ def read_notebook(notebook: Path) -> Notebook:
             f"{notebook} is a notebook as text; `jupytext --to ipynb {notebook}` converts it"
         )
     try:
-        content = json.loads(notebook.read_text(encoding="utf-8-sig"))
+        text = read_bounded_text(notebook, most_bytes=_MOST_OF_NOTEBOOK)
+        content = json.loads(text.removeprefix("\ufeff"))
+    except FileBoundError as error:
+        raise ParameterError(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise ParameterError(f"{notebook} is not a notebook: {error}") from None
     if isinstance(content, dict) and "worksheets" in content:
@@ -841,15 +847,16 @@ def typed_parameters(declared: Declared, texts: Mapping[str, str]) -> NewValues:
 
 def read_config(file: Path) -> NewValues:
     """Return the parameters in a TOML, YAML or JSON file, or raise ParameterError."""
-    import yaml
+    from qwen3nb.utils.strict_yaml import parse_yaml
 
+    parsers: dict[str, Callable[[str], object]] = {".toml": parse_toml, ".json": parse_json}
+    parse = parsers.get(file.suffix, parse_yaml)
     try:
-        text = file.read_text(encoding="utf-8")
-        if file.suffix == ".toml":
-            values = parse_toml(text)
-        else:
-            values = yaml.safe_load(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        text = read_bounded_text(file, most_bytes=_MOST_OF_CONFIG)
+        values = parse(text.removeprefix("\ufeff"))
+    except FileBoundError as error:
+        raise ParameterError(str(error)) from None
+    except ValueError as error:
         raise ParameterError(f"{file}: cannot be read ({error})") from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ParameterError(f"{file}: expected parameters as `name: value`")

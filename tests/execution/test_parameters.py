@@ -1,6 +1,7 @@
 """The parameters that a notebook declares, and the papermill command that gives them."""
 
 import ast
+import os
 import re
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from qwen3nb.execution.parameters import (
     check_parameters,
     check_value,
     declared_parameters,
+    read_config,
+    read_notebook,
     read_parameters,
 )
 from qwen3nb.records.failures import failed_runs
@@ -260,3 +263,36 @@ def test_a_bare_name_is_looked_up_in_the_notebooks_of_the_checkout(checkout, mon
         (["folder/eval.ipynb"], ["folder/eval.ipynb"]),
     ):
         assert completed(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("c.json", read_config), ("c.toml", read_config), ("n.ipynb", read_notebook)],
+)
+def test_a_file_that_never_ends_or_fills_the_memory_is_not_read(tmp_path, name, read):
+    file = tmp_path / name
+    os.mkfifo(file)
+    with pytest.raises(ParameterError, match=f"{name}: expected a regular file, got a pipe"):
+        read(file)
+    file.unlink()
+    with file.open("wb") as stream:
+        stream.truncate(700 << 20)
+    with pytest.raises(ParameterError, match=f"{name}: 734,003,200 bytes; expected at most"):
+        read(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("c.json", '{"seed": NaN}', "NaN"),
+        ("c.json", '{"seed": 1, "seed": 2}', "the key 'seed' occurs twice"),
+        ("c.yaml", "seed: 1\nseed: 2", r"the key 'seed' occurs twice in an object \(line 2\)"),
+        ("c.yaml", "seed: .nan", r"nan is no number \(line 1\)"),
+        ("c.json", "[" * 100_000, "nested too deeply"),
+        ("c.yaml", "seed: &a [*a]", "an alias stands for a part that it is in itself"),
+    ],
+)
+def test_parameters_of_a_file_that_are_ambiguous_are_refused(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ParameterError, match=f"{name}: cannot be read .*{message}"):
+        read_config(tmp_path / name)

@@ -29,7 +29,7 @@ from qwen3nb.datasets.custom.formats import (
     rows_of_file,
 )
 from qwen3nb.datasets.in_memory import ID, TEXT, TITLE, find_column, table_rows
-from qwen3nb.datasets.rows import DataError, listed, printable
+from qwen3nb.datasets.rows import DataError, listed, printable, shown_value
 from qwen3nb.utils.choices import check_choice
 from qwen3nb.utils.strict_json import parse_json
 
@@ -467,7 +467,7 @@ def _joined_list(place: str, value: object) -> str:
         try:
             value = parse_json(value)
         except ValueError:
-            raise DataError(f"{place} is {value!r:.60}, expected a JSON list") from None
+            raise DataError(f"{place} is {shown_value(value)}, expected a JSON list") from None
     if not isinstance(value, list):
         raise _unexpected(place, value, expected="a list of texts")
     return _joined_texts(place, value, expected="a list of texts")
@@ -484,7 +484,7 @@ def _joined_texts(place: str, values: list[object], *, expected: str) -> str:
 
 
 def _unexpected(place: str, value: object, *, expected: str) -> DataError:
-    return DataError(f"{place} is {type(value).__name__} {value!r:.40}, expected {expected}")
+    return DataError(f"{place} is {type(value).__name__} {shown_value(value)}, expected {expected}")
 
 
 def _count(place: str, column: str, value: object) -> int | None:
@@ -494,7 +494,9 @@ def _count(place: str, column: str, value: object) -> int | None:
     number = reader.stated_number(value)
     is_count = number is not None and number.is_integer() and 0 <= number < _MOST_STARS
     if number is None or not is_count:
-        raise DataError(f"{place}: {column!r} is {value!r:.40}, expected a count of 0 or more")
+        raise DataError(
+            f"{place}: {column!r} is {shown_value(value)}, expected a count of 0 or more"
+        )
     return int(number)
 
 
@@ -507,7 +509,9 @@ def _day(place: str, column: str, value: object) -> date | None:
     except (ValueError, OverflowError):
         day = None
     if day is None:
-        raise DataError(f"{place}: {column!r} is {value!r:.40}, expected a date such as 2026-01-31")
+        raise DataError(
+            f"{place}: {column!r} is {shown_value(value)}, expected a date such as 2026-01-31"
+        )
     return day
 
 

@@ -32,6 +32,7 @@ from qwen3nb.datasets.rows import (
     raised_limit,
     read_settings,
     read_text,
+    shown_value,
     size_limit,
 )
 from qwen3nb.utils.strict_json import parse_json
@@ -137,7 +138,9 @@ def placed_entries(place: object, entries: object) -> Iterator[PlacedRow]:
         raise DataError(f"{place}: expected a list of objects; got {type(entries).__name__}")
     for number, entry in enumerate(entries, start=1):
         if not isinstance(entry, Mapping):
-            raise DataError(f"{place}: entry {number}: expected an object; got {entry!r:.60}")
+            raise DataError(
+                f"{place}: entry {number}: expected an object; got {shown_value(entry)}"
+            )
         yield f"{place}: entry {number}", entry
 
 

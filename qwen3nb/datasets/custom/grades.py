@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import IO
 
 from qwen3nb.datasets.custom.generated import stated_kind
-from qwen3nb.datasets.rows import LINE, DataError, raised_limit, size_limit, unicode_text
+from qwen3nb.datasets.rows import (
+    LINE,
+    DataError,
+    raised_limit,
+    shown_value,
+    size_limit,
+    unicode_text,
+)
 from qwen3nb.utils.atomic_files import append_durably, exclusive_lock
 from qwen3nb.utils.strict_json import parse_json
 
@@ -188,7 +195,9 @@ def _grader(place: str, row: Mapping[str, object]) -> str:
     """Return the name of the grader of a line; raise DataError if it has none."""
     grader = row.get("grader", "")
     if not isinstance(grader, str):
-        raise DataError(f"{place}: the grader is {grader!r:.40}; expected a name, as in {EXAMPLE}")
+        raise DataError(
+            f"{place}: the grader is {shown_value(grader)}; expected a name, as in {EXAMPLE}"
+        )
     return grader
 
 
@@ -217,7 +226,7 @@ def _grade(place: str, grade: object) -> int | None:
     is_whole = isinstance(grade, int) and not isinstance(grade, bool)
     if not is_whole or grade not in range(HIGHEST_GRADE + 1):
         raise DataError(
-            f"{place}: the grade is {grade!r:.40}; expected a whole number from 0 to "
+            f"{place}: the grade is {shown_value(grade)}; expected a whole number from 0 to "
             f"{HIGHEST_GRADE}, or null"
         )
     return int(str(grade))
@@ -230,7 +239,7 @@ def _language_model(place: str, fields: object) -> LanguageModel | None:
     if isinstance(fields, Mapping) and set(fields) == {"spec", "identity", "prompt"}:
         return LanguageModel(**{name: str(value) for name, value in fields.items()})
     raise DataError(
-        f"{place}: the model is {fields!r:.60}; expected spec, identity and prompt, or none"
+        f"{place}: the model is {shown_value(fields)}; expected spec, identity and prompt, or none"
     )
 
 
