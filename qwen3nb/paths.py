@@ -173,17 +173,21 @@ def runs() -> Path:
 
 
 def cache() -> Path:
-    """Embeddings, built tasks and file digests; deleting it costs only time.
+    """Embeddings, built tasks and file digests; deleting it costs only time."""
+    is_in_study = find_root() is not None
+    if is_in_study or os.environ.get("QWEN3NB_CACHE"):
+        return _folder("QWEN3NB_CACHE", ".cache")
+    cache_of_user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache_of_user) / "qwen3nb"
+
+
+def cache_to_write() -> Path:
+    """Return the folder of `cache`, which need not exist, for what cannot do without it.
 
     Raises:
         NotADirectoryError: there is something else than a folder; names the variable.
     """
-    is_in_study = find_root() is not None
-    if is_in_study or os.environ.get("QWEN3NB_CACHE"):
-        folder = _folder("QWEN3NB_CACHE", ".cache")
-    else:
-        cache_of_user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(cache_of_user) / "qwen3nb"
+    folder = cache()
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(
             f"{folder}: the cache is no folder; set QWEN3NB_CACHE to one, or remove what is there"

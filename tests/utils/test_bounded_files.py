@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from qwen3nb import paths
 from qwen3nb.bench.compare import compare_runs
+from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.utils.bounded_files import (
     FileBoundError,
     check_replaceable,
@@ -84,4 +84,4 @@ def test_a_size_that_no_disk_has_is_refused_in_a_short_line(text):
 def test_a_cache_that_is_no_folder_is_named(monkeypatch):
     monkeypatch.setenv("QWEN3NB_CACHE", "/dev/null")
     with pytest.raises(NotADirectoryError, match="/dev/null: the cache is no folder; set QWEN3NB_"):
-        paths.cache()
+        load_pydocs()

@@ -175,7 +175,7 @@ def load_pydocs() -> PyDocs:
     some functions of the standard library.
     """
     key = sha256_json([CACHE_VERSION, _versions()])
-    file = paths.cache() / "pydocs" / f"{key[:16]}.json"
+    file = paths.cache_to_write() / "pydocs" / f"{key[:16]}.json"
     if not file.is_file():
         _build_in_process(file)
     stored_data = read_json(file)

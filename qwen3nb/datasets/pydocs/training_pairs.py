@@ -84,7 +84,7 @@ def load_training_pairs() -> TrainingPairs:
     versions = _versions()
     benchmark = load_pydocs().identity
     key = sha256_json([CACHE_VERSION, versions, platform.python_version(), benchmark])
-    file = paths.cache() / "pydocs" / f"pairs-{key[:16]}.json"
+    file = paths.cache_to_write() / "pydocs" / f"pairs-{key[:16]}.json"
     if not file.is_file():
         write_json(file, asdict(_collect(versions)))
     # Also read back if it was just written, so that both ways give the same.
