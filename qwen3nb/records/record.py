@@ -106,6 +106,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ONLY_THESE = ConfigDict(extra="forbid")
 # Of a record; those of 100,000 queries in the oldest schema, in one file, take a quarter.
 _MOST_BYTES = 512 << 20
+_MOST_METRICS = 1000  # each takes milliseconds to verify; a search has about ten
 
 
 def is_substitute(revision: str) -> bool:
@@ -493,6 +494,8 @@ def _record_of(value: Any, file: Path) -> Result:
     schema: object = type(value).__name__
     if isinstance(value, dict):
         schema = value.get("schema")
+    if isinstance(value, dict) and len(value.get("metrics", ())) > _MOST_METRICS:
+        raise ResultError(f"{file}: expected at most {_MOST_METRICS:,} metrics")
     fields = value
     if schema in _UNTYPED:  # older: all details are in one mapping
         fields = {**value, **details_of(value["config"])}

@@ -86,6 +86,11 @@ DAMAGES = [
         lambda file: file.write_text("[" * 100_000),
         "not a result record (invalid JSON",
     ),
+    (
+        "a thousand metrics and one",
+        field("metrics", to={f"a{i}": {} for i in range(1001)}),
+        "expected at most 1,000 metrics",
+    ),
     ("an unknown schema", field("schema", to="qwen3nb.result/99"), "schema is"),
     (
         "a model without an identity",
