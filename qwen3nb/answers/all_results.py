@@ -11,25 +11,32 @@ Each contains ``model``, ``model_path`` and ``config`` of the newest record, or 
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison import benchmark_means
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.records.data_used import NO_SCORES, DataUsed
-from qwen3nb.records.record import Result, checksum
+from qwen3nb.records.record import CHECKSUMS, Result, checksum, in_list
 from qwen3nb.records.results import newest
 from qwen3nb.records.store import load_failures, records_under
 from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
 from qwen3nb.tiers import BENCHMARKS, GROUP_OF, GROUPS
 from qwen3nb.utils.atomic_files import exclusive_lock, write_json
+from qwen3nb.utils.journal import Journal
+from qwen3nb.utils.schema import Moment, Name, PathText, Unicode, field_problems
 from qwen3nb.utils.secrets import Secrets, known_secrets
 
+_RECORD = re.compile(r"[^/.][^/]*/seed_-?\d+/[^/]+\.json")  # its path, as in a list of records
+_CLOCKS = timedelta(hours=25)  # clocks may differ by a day
 _SETTINGS_BY_QUERY = ("top", "queries", "runs", "qrels")  # of a record, with a row per query
 
 
@@ -173,11 +180,48 @@ def write_all_results(folder: Path | str | None = None) -> Path:
             last = newest(records)
             # The model of the last evaluation comes first; the sort keeps the order of the others.
             records.sort(key=lambda record: record.model.identity != last.model.identity)
-            for name, value in last.config.items():
-                if name not in _SETTINGS_BY_QUERY:
-                    config[name] = value
+            config = _options_of(last)
         summary = all_results(records, config=config, failures=load_failures(base))
         return write_json(base / SUMMARY, summary)
+
+
+@dataclass(frozen=True)
+class _Stated:
+    """The fields of a summary, with their types."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    schema: Name
+    model: Unicode
+    model_path: PathText
+    timestamp: Annotated[Moment, StringConstraints(min_length=1)]
+    config: dict[str, Any]
+    results: dict[Unicode, dict[Unicode, dict[str, Any]]]
+    summary: dict[Unicode, dict[str, Any]]
+    failures: dict[Unicode, Unicode]
+    checksum: Name
+
+
+def form_problem(stated: Any) -> str:
+    """Return what of a JSON value is not as in a summary that this version writes, or nothing."""
+    if not isinstance(stated, dict) or stated.get("schema") != SUMMARY_SCHEMA:
+        return f"expected an object with the schema {SUMMARY_SCHEMA!r}"
+    try:
+        TypeAdapter(_Stated).validate_python(stated)
+    except ValidationError as error:
+        names = [field.name for field in fields(_Stated)]
+        return field_problems(error, stated, known={"": names})[0]
+    for model, entries in stated["results"].items():
+        for task, entry in entries.items():
+            if not _RECORD.fullmatch(str(entry.get("record"))):
+                return f"the record of {model} on {task} is not named by its path"
+            if not all(isinstance(entry.get(name), str) for name in ("checksum", "identity")):
+                return f"{model} on {task} lacks the checksum or the identity"
+    fields_of_means = {field.name for field in fields(Summary)} - {"data"} | {"substitutes"}
+    for model, means in stated["summary"].items():
+        others = fields_of_means ^ (means.keys() - {"generated"})
+        if others:
+            return f"the means of {model} lack, or have besides, {', '.join(sorted(others))}"
+    return ""
 
 
 def problems_with_records(
@@ -188,19 +232,20 @@ def problems_with_records(
 ) -> Iterator[str]:
     """Compare a summary with the records that it names; yield the differences.
 
-    Its time and the reasons of failures are not compared. Neither are models of which a record was
-    replaced or removed since; each of these is reported elsewhere.
+    Its time and the reasons of failures are not compared, unless no record can be of that time.
+    Neither are models of which a record was replaced or removed since; each of these is reported
+    elsewhere.
 
     Args:
         folder: of the records.
-        stated: the summary.
+        stated: the summary, of the form that `form_problem` demands.
         named: the records that it names and that are as they were, by model and task.
         others: all other records of the folder.
     """
     records = list(others)
     for of_model in named.values():
         records += of_model.values()
-    yield from _problems_of_facts(stated, records)
+    yield from _problems_of_facts(stated, named, records)
     for failure in sorted(stated["failures"].keys() - load_failures(folder).keys()):
         yield f"it has a failure of {failure}, of which there is no note"
     if stated["results"].keys() != stated["summary"].keys():
@@ -209,48 +254,132 @@ def problems_with_records(
         yield from _problems_of_names(model, named[model])
         if named[model].keys() == entries.keys():
             yield from _problems_of_means(model, stated["summary"].get(model, {}), named[model])
-    stated_pairs = set()
+    yield from _problems_of_age(folder, stated, named, others)
+
+
+def _problems_of_age(
+    folder: Path,
+    stated: Mapping[str, Any],
+    named: Mapping[str, Mapping[str, Result]],
+    others: Sequence[Result],
+) -> Iterator[str]:
+    """Yield the records that were there before a summary, and that it lacks or has otherwise."""
+    of_summary = [record for of_model in named.values() for record in of_model.values()]
+    written = _time(stated["timestamp"])
+    finished = [_time(record.finished) for record in of_summary if record.finished]
+    is_before_all = bool(finished) and min(finished) - written > _CLOCKS
+    if is_before_all and min(finished) < datetime.now(UTC):  # else a clock was wrong
+        yield "its time is before that of all its records"
+    place_by_entry = _places_when_complete(folder)
+    newest_place = max(
+        (_place(record, folder, place_by_entry) or 0 for record in of_summary), default=0
+    )
+    pairs, checksum_by_file = set(), {}
     for entries in stated["results"].values():
         for task, entry in entries.items():
-            stated_pairs.add((entry["identity"], task))
+            pairs.add((entry["identity"], task))
+            checksum_by_file[entry["record"]] = entry["checksum"]
     for record in others:
-        pair = (record.model.identity, record.task.key)
-        is_older = "" < record.finished < stated["timestamp"]
-        if is_older and pair not in stated_pairs:
-            yield f"it lacks {record.model.label} on {record.task.key}, of which there is a record"
+        place = _place(record, folder, place_by_entry)
+        is_older = bool(record.finished) and _time(record.finished) < written
+        # Whatever the clocks said: another record, which it has, was written later.
+        if not is_older and not (place and place < newest_place):
+            continue
+        label, task = record.model.label, record.task.key
+        file = record.path(folder).relative_to(folder).as_posix()
+        if (record.model.identity, task) not in pairs:
+            yield f"it lacks {label} on {task}, of which there is a record"
+        elif checksum_by_file.get(file, record.checksum) != record.checksum:
+            yield f"it has {label} on {task} as in a record that had been replaced before"
 
 
-def _problems_of_facts(stated: Mapping[str, Any], records: Sequence[Result]) -> Iterator[str]:
+class _FirstLines(Journal):
+    """A list of records in the order in which each was first written completely."""
+
+    def _store(self, key: str, value: object) -> None:
+        if value:
+            self._values.setdefault(key, value)
+
+
+def _places_when_complete(folder: Path) -> dict[str, int]:
+    """Return the place of each record in the list of a folder, by path and checksum."""
+    entries = _FirstLines(folder / CHECKSUMS).keys()
+    return {entry: place for place, entry in enumerate(entries, start=1)}
+
+
+def _place(record: Result, folder: Path, place_by_entry: Mapping[str, int]) -> int | None:
+    """Return the place of a record in a list; None if it is not there."""
+    return place_by_entry.get(in_list(record.path(folder), record.checksum))
+
+
+def _time(text: str) -> datetime:
+    """Return a time that is stated in ISO 8601, in UTC unless it says otherwise."""
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _problems_of_facts(
+    stated: Mapping[str, Any], named: Mapping[str, Mapping[str, Result]], records: Sequence[Result]
+) -> Iterator[str]:
     """Compare the model, path and options in a summary, which are those of one record."""
-    if stated["model"] and stated["model"] not in stated["results"]:
+    model, spec = stated["model"], stated["model_path"]
+    entries = stated["results"].get(model, {})
+    if model not in stated["results"] and (model or stated["results"]):
         yield "its model is none of its results"
-    spec = stated["model_path"]
     identities = {record.model.identity for record in records if record.model.spec == spec}
     if spec and not identities:
         yield "its model_path is that of no record"
-    candidates = [record for record in records if record.model.identity in identities]
+    # Else the record that it is of may have been replaced since.
+    if not entries or named[model].keys() != entries.keys():
+        return
+    identities_of_model = {entry["identity"] for entry in entries.values()}
+    candidates = [record for record in records if record.model.identity in identities_of_model]
+    if spec not in {record.model.spec for record in candidates}:
+        yield "its model_path is not that of its model"
     secrets = known_secrets()
     options, _ = secrets.clean(dict(stated["config"]))
-    if options and not any(_has_options(record, options, secrets) for record in candidates):
+    if not any(_has_options(record, options, secrets) for record in candidates):
         yield "its config is that of no record"
 
 
 def _has_options(record: Result, options: Mapping[str, object], secrets: Secrets) -> bool:
     """Return whether a record has these details; another version may have had others."""
-    config = record.config
+    config = _options_of(record)
+    if not options:
+        return not config
     shared = {name: config[name] for name in options.keys() & config.keys()}
     public, _ = secrets.clean(json.loads(json.dumps(shared)))
     return bool(public) and all(options[name] == public[name] for name in public)
 
 
+def _options_of(record: Result) -> dict[str, object]:
+    """Return the options of a record that a summary has."""
+    return {name: value for name, value in record.config.items() if name not in _SETTINGS_BY_QUERY}
+
+
 def _problems_of_names(model: str, records: Mapping[str, Result]) -> Iterator[str]:
     """Compare the names of a model and its tasks in a summary with their records."""
     for task, record in records.items():
-        label = record.model.label
-        # Such as demo, or demo (mean) next to another model of that label.
-        is_named = model == label or model.startswith(f"{label} (")
-        if not is_named or task != record.task.key:
-            yield f"it has the record of {label} on {record.task.key} as {model} on {task}"
+        if not _is_name_of(record, model) or task != record.task.key:
+            yield (
+                f"it has the record of {record.model.label} on {record.task.key} "
+                f"as {model} on {task}"
+            )
+
+
+def _is_name_of(record: Result, name: str) -> bool:
+    """Return whether a name, such as demo (mean) or demo (= best), may be that of a model."""
+    model = record.model
+    label, *marks = name.removesuffix(")").replace(") (", " (").split(" (")
+    labels = [label]
+    known_marks = [model.identity[:8]]
+    known_marks += [str(model.settings.get(setting)) for setting in ("pooling", "dtype")]
+    for mark in marks:
+        if mark.startswith("= "):
+            labels += mark.removeprefix("= ").split(", ")
+        elif mark not in known_marks:
+            return False
+    return model.label in labels
 
 
 def _problems_of_means(
@@ -262,9 +391,9 @@ def _problems_of_means(
         yield f"its results of {model} are of several models"
         return
     means = replace(summarise(records.values(), requested=[*records]), label=model).as_dict()
-    for field, value in json.loads(json.dumps(means)).items():
-        # Another version may have had other fields.
-        if not _are_alike(stated.get(field, value), value):
+    computed = json.loads(json.dumps(means))
+    for field in sorted(computed.keys() | stated.keys()):
+        if not _are_alike(stated.get(field), computed.get(field)):
             yield f"{field} of {model} does not follow from its records"
 
 

@@ -72,6 +72,7 @@ _ENTRY = re.compile(
 )
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 _META = "model_meta.json"
+_AGAIN = "remove it, and the next evaluation writes it again"
 
 
 class Verifier:
@@ -238,13 +239,29 @@ def _base_of(file: Path) -> Path:
 
 def _meta_problems(folder: Path) -> Iterator[str]:
     """Yield a problem if MTEB's facts on the model of a folder are not there, or of another one."""
-    try:
-        revision = read_json(folder / _META)["revision"]
-    except (OSError, ValueError, KeyError, TypeError):
-        yield f"MTEB's {paths.shown(folder / _META)} is missing or was changed"
+    file = folder / _META
+    meta = _facts_of_mteb(file)
+    if "revision" not in meta:
+        yield f"MTEB's {paths.shown(file)} is missing or was changed"
         return
-    if revision != folder.name:
-        yield f"MTEB's {paths.shown(folder / _META)} is of another model, {revision!r}"
+    if meta["revision"] != folder.name:
+        yield f"MTEB's {paths.shown(file)} is of another model, {meta['revision']!r}"
+    name = str(meta.get("name"))
+    # As MTEB names the folder.
+    is_of_folder = name.replace("/", "__").replace(" ", "_") == folder.parent.name
+    if "name" in meta and not is_of_folder:
+        yield f"MTEB's {paths.shown(file)} is of {name!r}, unlike its folder"
+
+
+def _facts_of_mteb(file: Path) -> dict[str, Any]:
+    """Return MTEB's facts on a model; empty if they cannot be read."""
+    meta = None
+    if file.is_file():  # a pipe would never end
+        with suppress(OSError, ValueError):
+            meta = read_json(file)
+    if not isinstance(meta, dict):
+        return {}
+    return meta
 
 
 @dataclass(frozen=True)
@@ -614,8 +631,19 @@ def _summary_problems(file: Path) -> Iterator[str]:
 
     It may be older than they are: entries of replaced records are not compared.
     """
+    if not os.path.lexists(file):  # a folder need not have one
+        return
+    if not file.is_file():
+        yield f"it is no file, but a folder, a pipe or a broken link; {_AGAIN}"
+        return
+    # On a higher floor, where the means are computed.
+    all_results = importlib.import_module("qwen3nb.answers.all_results")
     try:
         summary = read_json(file)
+        wrong_form = all_results.form_problem(summary)
+        if wrong_form:
+            yield f"it has not the form of a summary ({wrong_form}); {_AGAIN}"
+            return
         if not _has_own_checksum(summary):
             yield _CHANGED
             return
@@ -623,15 +651,13 @@ def _summary_problems(file: Path) -> Iterator[str]:
         yield from differences
         if differences:
             return
-        # On a higher floor, where the means are computed.
-        all_results = importlib.import_module("qwen3nb.answers.all_results")
         others = _records_but(named, file.parent)
         for problem in all_results.problems_with_records(file.parent, summary, named, others):
             yield f"{problem}; the next evaluation writes this file again"
-    except FileNotFoundError:  # a folder need not have one
-        return
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        yield f"it cannot be read ({error!r})"
+    except (OSError, ValueError) as error:
+        yield f"it cannot be read ({str(error).removeprefix(f'{file}: ')}); {_AGAIN}"
+    except (KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        yield f"it has not the form of a summary; {_AGAIN}"
 
 
 def _named_records(
@@ -669,7 +695,10 @@ def _named_record(
             "if it was removed on purpose, remove this file, which the next evaluation writes again"
         )
         return None, f"{record} was never written here; {remedy}"
-    result, raw = read_record(folder / record)
+    try:
+        result, raw = read_record(folder / record)
+    except ResultError:  # reported elsewhere
+        return None, ""
     was_replaced = raw.get("checksum", "") != digest
     if was_replaced:
         return None, ""
@@ -755,11 +784,18 @@ def _mteb_differences(file: _MTEBFile, result: Result) -> Iterator[str]:
             return
         if digest_in_record != file.digest:  # replaced by a later evaluation
             return
+        parameters = _facts_of_mteb(folder / _META).get("n_parameters")
+        stated = result.model.parameters
+        if None not in (parameters, stated) and parameters != stated:
+            meta = paths.shown(folder / _META)
+            yield f"its model has {stated} parameters, in MTEB's {meta} it has {parameters}"
     try:
         outcome = json.loads(file.path.read_bytes())  # MTEB writes NaN
         yield from _outcome_differences(outcome, result.task, paths.shown(file.path))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        yield f"MTEB's result {paths.shown(file.path)} cannot be read ({error!r})"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        yield f"MTEB's result {paths.shown(file.path)} has not the form of one"
+    except (RecursionError, OverflowError):
+        yield f"MTEB's result {paths.shown(file.path)} nests too deep, or has too large a number"
 
 
 def _outcome_differences(outcome: Mapping[str, Any], task: TaskInfo, file: str) -> Iterator[str]:

@@ -105,7 +105,9 @@ def _with_mteb(result, folder):
     theirs /= result.model.identity[:40]
     scores = [{"main_score": result.main.value, "hf_subset": "default", "languages": ["eng-Latn"]}]
     outcome = {"dataset_revision": result.task.revision, "scores": {"test": scores}}
-    meta = {"name": f"qwen3nb/{result.model.label}", "revision": theirs.name}
+    model = result.model
+    meta = {"name": f"qwen3nb/{model.label}", "revision": theirs.name}
+    meta["n_parameters"] = model.parameters
     digests = {}
     for name, value in ((f"{TASK}.json", outcome), ("model_meta.json", meta)):
         file = write_text(theirs / name, json.dumps(value))

@@ -454,6 +454,12 @@ SUMMARIES = {
     ("failures", FAILURE): "MemoryError",
     ("summary",): None,
     ("timestamp",): "2099-01-01T00:00:00+00:00",
+    ("schema",): "qwen3nb.all-results/9",
+    ("verdict",): "b is best",
+    ("summary", "a", "over_all"): 0.9,
+    ("summary", "a", "metrics"): None,
+    ("results", "a (best)"): "results.a",
+    ("results",): [],
 }
 SUMMARIES_BEYOND = {("timestamp",): 5, ("failures", FAILURE): 5}
 
@@ -473,6 +479,87 @@ def in_summary(study, keys, level):
     else:
         place[keys[-1]] = new
     write_text(file, json.dumps(signed(value) if level == "all" else value))
+
+
+def save_again(study, model, **changes):
+    """Save a record again, with changes, and leave the list of other tests alone."""
+    file = study / "results" / LIST
+    write_bytes(file, file.read_bytes())
+    record = Result.load(record_of(study, model, OTHER))
+    replace(record, **changes).save(study / "results")
+    write_all_results(study / "results")
+
+
+def test_a_summary_has_the_form_and_the_model_that_it_says(study):
+    save_again(study, "a", run="later", options={"tier": "smoke"})
+    for name, value in (
+        ("timestamp", None),
+        ("timestamp", "today"),
+        ("timestamp", "2020-01-01T00:00:00+00:00"),  # before all its records
+        ("model", ""),
+        ("model", "b"),
+        ("model_path", ""),
+        ("model_path", "b"),
+        ("config", {}),
+        ("model_path", 10**400),
+    ):
+        file = study / "results" / SUMMARY
+        before = read(file)
+        write_text(file, json.dumps(signed(before | {name: value})))
+        (problem,) = folder_problems(study / "results")[file][:1]
+        assert "Error(" not in problem
+        write_text(file, json.dumps(before))
+    assert folder_problems(study / "results") == {}
+
+
+def without_model(file, label):
+    """Leave a model out of a summary, whose time is set back to that of all records."""
+    value = read(file)
+    for part in ("results", "summary"):
+        del value[part][label]
+    (other,) = value["results"]
+    value |= {"model": other, "model_path": other, "timestamp": "2026-01-01T00:00:00+00:00"}
+    write_text(file, json.dumps(signed(value)))
+
+
+def test_a_summary_has_what_was_written_before_a_record_of_it(study):
+    """By the order of the list, whatever its time says; it may be older than later records."""
+    file = study / "results" / SUMMARY
+    before = file.read_text()
+    without_model(file, "a")
+    problems = folder_problems(study / "results")[file]
+    assert sum("it lacks a on" in problem for problem in problems) == 2
+    write_text(file, before)
+    without_model(file, "b")
+    assert folder_problems(study / "results") == {}
+
+
+def test_an_entry_is_of_the_record_that_was_there(study):
+    """Not of an earlier one, in whose name any score could stand."""
+    folder = study / "results"
+    earlier = read(record_of(study, "b", OTHER))["checksum"]
+    save_again(study, "b", run="later")
+    value = read(folder / SUMMARY)
+    value["results"]["b"][OTHER] |= {"checksum": earlier, "main_score": 0.99}
+    value["summary"]["b"]["by_type"]["Retrieval"] = 0.99
+    write_text(folder / SUMMARY, json.dumps(signed(value)))
+    (problem,) = folder_problems(folder)[folder / SUMMARY]
+    assert "it has b on Pairs as in a record that had been replaced before" in problem
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "[]", '{"schema": 1}', "folder", "pipe"])
+def test_what_is_no_summary_is_named_at_once(study, content):
+    file = study / "results" / SUMMARY
+    file.unlink()
+    if content == "folder":
+        file.mkdir()
+    elif content == "pipe":
+        os.mkfifo(file)
+    else:
+        write_text(file, content)
+    (problem,) = folder_problems(study / "results")[file]
+    assert "remove it, and the next evaluation writes it again" in problem
+    assert "Error(" not in problem
 
 
 # MTEB's own results.
@@ -515,14 +602,31 @@ MTEB = {
     "list removed": lambda s: (mteb_folder(s) / LIST).unlink(),
     "folder removed": lambda s: shutil.rmtree(s / "results" / "mteb"),
     "of another model": lambda s: mteb_folder(s).rename(mteb_folder(s).with_name("0" * 40)),
+    "a number too large": lambda s: mteb_with(entry={"main_score": 10**400})(s),
+    "nested too deep": lambda s: write_text(mteb_folder(s) / f"{TASK}.json", "[" * 100_000),
+    "model: name": lambda s: replaced(mteb_folder(s) / "model_meta.json", "nb/a", "nb/best"),
+    "model: parameters": lambda s: replaced(mteb_folder(s) / "model_meta.json", ": 10", ": 7"),
+    "under another name": lambda s: mteb_folder(s).parent.rename(
+        mteb_folder(s).parent.with_name("openai__best")
+    ),
+    "a pipe": lambda s: pipe(mteb_folder(s) / f"{TASK}.json"),
+    "model a pipe": lambda s: pipe(mteb_folder(s) / "model_meta.json"),
 }
+
+
+def pipe(file):
+    """Put a pipe in the place of a file; whoever reads it waits for ever."""
+    file.unlink()
+    os.mkfifo(file)
 
 
 def recompute_mteb(study):
     """Write MTEB's list of what is there now, and the digest in the record."""
-    for folder in (study / "results").glob("mteb/results/qwen3nb__a/*"):
+    for folder in (study / "results").glob("mteb/results/*__[!b]*/*"):
         lines = [
-            line_of(f"{file.name} {sha256_file(file)}", True) for file in folder.glob("*.json")
+            line_of(f"{file.name} {sha256_file(file)}", True)
+            for file in folder.glob("*.json")
+            if file.is_file()
         ]
         write_bytes(folder / LIST, b"".join(lines))
         if (folder / f"{TASK}.json").is_file():
@@ -690,7 +794,7 @@ ONLY_THERE = set(
     data.limit data.notes data.queries data.queries.q0 environment.device
     environment.linear environment.platform environment.precision environment.python
     environment.versions environment.versions.mteb files files.qrels files.runs
-    model.parameters model.spec options options.limit options.tier prompt prompt.name
+    model.spec options options.limit options.tier prompt prompt.name
     prompt.of prompt.text search.depth search.dimensions search.seconds_per_query
     search.words task.categories task.categories.q0 task.clusters task.clusters.q0
     task.counts task.dataset task.group task.languages task.mteb task.mteb.file

@@ -3,15 +3,17 @@
 import json
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from helpers.records import make, signed
-from helpers.small_study import OTHER, write_study
+from helpers.small_study import OTHER, TASK, write_study
 
 from qwen3nb.answers.all_results import write_all_results
 from qwen3nb.records.known_records import known_list
-from qwen3nb.records.record import Result, checksum
-from qwen3nb.records.store import verify, verify_files
+from qwen3nb.records.record import Result, checksum, in_list
+from qwen3nb.records.store import result_files, verify, verify_files
+from qwen3nb.utils.journal import append
 
 
 @pytest.fixture
@@ -29,7 +31,8 @@ def record_of(folder, task=OTHER):
 
 def test_a_later_evaluation_is_another_record(results):
     record = Result.load(record_of(results))
-    again = replace(record, run="later", cost=replace(record.cost, seconds=9.0))
+    finished = datetime.now(UTC).isoformat()  # later than the summary, which a kill leaves
+    again = replace(record, run="later", finished=finished)
     again.save(results)
     assert verify(results) == []
     write_all_results(results)
@@ -72,13 +75,35 @@ def test_records_of_the_first_release_are_in_no_list(results):
     assert verify_files([early]) == {}
 
 
-def test_a_summary_of_another_version_may_have_other_fields(results):
+def test_a_summary_of_another_version_may_have_other_options(results):
     file = results / "all_results.json"
     value = json.loads(file.read_text())
-    for summary in value["summary"].values():
-        del summary["metrics"]
     value["config"] = {"tier": "smoke", "of_another_version": 1}
     file.write_text(json.dumps(signed(value)))
+    assert verify(results) == []
+
+
+def test_a_summary_may_be_older_than_records(results):
+    """As a killed process leaves it: one record is new, one was replaced, one used again."""
+    finished = datetime.now(UTC).isoformat()
+    make("c", [0.5, 0.25], finished=finished).save(results)
+    replace(Result.load(record_of(results)), run="later", finished=finished).save(results)
+    used = record_of(results, TASK)
+    append(results / "checksums.jsonl", in_list(used, Result.load(used).checksum), True)
+    assert verify(results) == []
+
+
+@pytest.mark.parametrize("days", [1, 3650])
+def test_a_clock_may_be_wrong(results, days):
+    """A day back when the summary was written, or ten years on when the records were."""
+    now = datetime.now(UTC)
+    finished = now if days == 1 else now + timedelta(days=days)
+    for file in result_files(results):
+        replace(Result.load(file), finished=finished.isoformat()).save(results)
+    summary = write_all_results(results)
+    value = json.loads(summary.read_text())
+    value["timestamp"] = (finished - timedelta(days=days)).isoformat(timespec="seconds")
+    summary.write_text(json.dumps(signed(value)))
     assert verify(results) == []
 
 

@@ -125,6 +125,7 @@ def test_a_changed_field_is_seen_or_named_as_beyond(folder, cli, field, agree):
     parent[keys[-1]] = change(parent[keys[-1]]) if callable(change) else change
     put(file, value, agree)
     if agree == "all" and beyond:
+        write_all_results(folder)
         assert verify(folder) == []
         assert states(cli, beyond)
     else:

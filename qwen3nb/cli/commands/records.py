@@ -225,6 +225,8 @@ def _verified_text(consistent: int, *, of: int, unchanged: int) -> str:
 def _check_whole_study(given: Iterable[Path]) -> None:
     """Raise UsageError if one of these, which are no releases, is not the study's results."""
     for path in given:
+        if not path.exists():
+            raise click.UsageError(f"{path}: no such file or folder")
         is_in_study = paths.find_root() is not None
         if not is_in_study or path.resolve() != paths.results().resolve():
             raise click.UsageError(
