@@ -31,7 +31,7 @@ READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
 _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
-_FREE = 16 << 20  # bytes that may be unpacked at any ratio
+FREE = 16 << 20  # bytes that may be unpacked at any ratio
 _BLOCK = 1 << 16  # bytes
 _MOST_LISTED = 30
 _LONGEST_SHOWN = 60  # characters of a value in a message
@@ -127,7 +127,7 @@ def raised_limit(limit: int) -> str:
 
 def unpacked_limit(file: Path) -> int:
     """Return how many bytes a compressed file may unpack to, unless the limit is raised."""
-    return max(_FREE, RATIO * file.stat().st_size)
+    return max(FREE, RATIO * file.stat().st_size)
 
 
 def numbered_lines(file: Path, *, byte_limit: int | None = None) -> Iterator[tuple[int, str]]:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from qwen3nb.datasets import rows
-from qwen3nb.datasets.rows import LINE, DataError, listed
+from qwen3nb.datasets.rows import LINE, DataError, listed, printable
 from qwen3nb.datasets.training_texts import is_word
 from qwen3nb.utils.compressed import (
     COMPRESSED,
@@ -66,6 +66,7 @@ _SIGNATURE_OF_ARROW = b"ARROW1"
 _START_OF_ARROW_STREAM = b"\xff\xff\xff\xff"
 _SIGNATURE_OF_ZIP = b"PK\x03\x04"
 _SIGNATURE_OF_PDF = b"%PDF"
+_SMALLEST_HEADER = 30  # bytes before the content of a file in a zip archive
 _ENCRYPTED = 1  # a flag of a file in a zip archive
 _MARKERS_OF_OFFICE = ("[Content_Types].xml", "mimetype")  # files in documents of Office, OpenOffice
 _START_OF_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -98,6 +99,16 @@ class OpenedFile:
         if isinstance(self.file, bytes):
             return open_unpacked(io.BytesIO(self.file), self.packing)
         return open_unpacked(self.file, self.packing)
+
+    def packed_size(self) -> int:
+        """Return its bytes, as it is packed.
+
+        Raises:
+            OSError: it is not there any more.
+        """
+        if isinstance(self.file, bytes):
+            return len(self.file)
+        return self.file.stat().st_size
 
     def head(self) -> bytes:
         """Return the first bytes, unpacked.
@@ -536,14 +547,24 @@ def _read_archive(opened: OpenedFile) -> Iterator[NumberedValue]:
 
 
 def _members(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file in an archive."""
+    """Yield name and content of each file in an archive.
+
+    Raises:
+        DataError: damaged, or together the files are much larger than the archive.
+    """
+    limit = rows.size_limit(max(rows.FREE, rows.RATIO * opened.packed_size()))
+    size = 0
     try:
         with closing(opened.stream()) as raw:
             is_zip = raw.read(len(_SIGNATURE_OF_ZIP)) == _SIGNATURE_OF_ZIP
+        members = _members_of_tar
         if is_zip:
-            yield from _members_of_zip(opened)
-        else:
-            yield from _members_of_tar(opened)
+            members = _members_of_zip
+        for name, content in members(opened):
+            size += len(content)
+            if size > limit:
+                raise DataError(f"{opened.place}: unpacks to more than {rows.raised_limit(limit)}")
+            yield name, content
     except (*DAMAGED, tarfile.TarError, zipfile.BadZipFile) as error:
         raise DataError(f"{opened.place}: cannot be read ({error})") from None
 
@@ -569,6 +590,7 @@ def _members_of_zip(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
         names = archive.namelist()
         if any(marker in names for marker in _MARKERS_OF_OFFICE):
             raise DataError(f"{opened.place}: an office document; save it as CSV or text")
+        _check_apart(opened.place, archive.infolist())
         for member in archive.infolist():
             place = f"{opened.place}:{member.filename}"
             is_encrypted = member.flag_bits & _ENCRYPTED
@@ -578,6 +600,15 @@ def _members_of_zip(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
                 raise DataError(f"{place}: encrypted")
             with archive.open(member) as content:
                 yield member.filename, _limited_content(content, place)
+
+
+def _check_apart(place: str, members: Iterable[zipfile.ZipInfo]) -> None:
+    """Refuse a zip archive in which two files share bytes: it unpacks to far more than it has."""
+    end_of_last = 0
+    for member in sorted(members, key=lambda member: member.header_offset):
+        if member.header_offset < end_of_last:
+            raise DataError(f"{place}: its files overlap, as {printable(member.filename):.60} does")
+        end_of_last = member.header_offset + _SMALLEST_HEADER + member.compress_size
 
 
 def _limited_content(stream: IO[bytes], place: str) -> bytes:

@@ -57,3 +57,38 @@ def test_formats_of_one_document_hold_documents_too(tmp_path):
     (tmp_path / "d.json").write_text('[{"id": "a", "text": "sort"}, 1]')
     with pytest.raises(DataError, match=r"d\.json: entry 2: expected an object; got 1"):
         read_documents(tmp_path / "d.json")
+
+
+@pytest.mark.parametrize("stored_once", [True, False])
+def test_a_text_that_parquet_stores_once_counts_for_each_row(tmp_path, stored_once):
+    """900 kB on disk, 2.7 GB as rows."""
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 3000), pa.array(["ab " * 300_000]))
+    table = pa.table({"id": [f"d{number}" for number in range(3000)], "text": text})
+    if not stored_once:  # a list of categories in each row
+        offsets = pa.array(range(3001), pa.int32())
+        table = table.set_column(1, "text", pa.ListArray.from_arrays(offsets, text))
+    pq.write_table(table, tmp_path / "d.parquet", compression="zstd")
+    with pytest.raises(DataError, match=r"d\.parquet: expected at most 256 MiB"):
+        read_documents(tmp_path / "d.parquet")
+
+
+def test_categories_and_nested_columns_of_parquet_are_read(tmp_path):
+    table = pa.table(
+        {
+            "id": ["a", "b", "c"],
+            "text": pa.array(["sort", None, "sort"]).dictionary_encode(),
+            "more": [{"words": ["x", "y"]}, None, {"words": []}],
+            "number": pa.array([1, 2, 1]).dictionary_encode(),
+        }
+    )
+    pq.write_table(table, tmp_path / "d.parquet")
+    rows = [row for _, row in formats.rows_of_file(tmp_path / "d.parquet", formats.RowRequest())]
+    assert rows == table.to_pylist()
+
+
+def test_two_columns_of_one_name_in_parquet_are_refused(tmp_path):
+    columns = [pa.array(["d1"]), pa.array(["a"]), pa.array(["b"])]
+    table = pa.Table.from_arrays(columns, names=["id", "text", "text"])
+    pq.write_table(table, tmp_path / "d.parquet")
+    with pytest.raises(DataError, match=r"d\.parquet: duplicate column 'text'"):
+        read_documents(tmp_path / "d.parquet")

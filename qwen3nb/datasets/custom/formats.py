@@ -19,7 +19,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from json import JSONDecodeError
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 from urllib.parse import quote
 
 from qwen3nb.datasets.rows import (
@@ -35,9 +35,14 @@ from qwen3nb.datasets.rows import (
     shown_value,
     size_limit,
 )
-from qwen3nb.utils.strict_json import parse_json
+from qwen3nb.utils.strict_json import first_duplicate, parse_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 MOST = 256 << 20  # bytes of a file, unpacked
+_PLAIN_TYPES = ("STRING", "JSON", "ENUM", "NONE")  # of texts and bytes in Parquet
 _CELL = 16 << 20  # bytes of one value of a database
 _WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 _NO_NUMBER = re.compile(r"[:\[,]\s*(NaN|-?Infinity)\b")
@@ -191,19 +196,74 @@ class Parquet(Format):
         import pyarrow.parquet as pq
 
         limit = size_limit(request.byte_limit)
-        number = 0
+        too_large = DataError(f"{file}: expected at most {raised_limit(limit)}")
+        size = number = 0
         try:
-            with pq.ParquetFile(file) as table:
-                groups = [table.metadata.row_group(n) for n in range(table.num_row_groups)]
-                if sum(group.total_byte_size for group in groups) > limit:
-                    raise DataError(f"{file}: expected at most {raised_limit(limit)}")
+            metadata = pq.read_metadata(file)
+            groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+            if sum(group.total_byte_size for group in groups) > limit:
+                raise too_large
+            # A text that the file stores once for many rows is in memory once, too.
+            with pq.ParquetFile(file, read_dictionary=_text_columns(metadata)) as table:
+                duplicate = first_duplicate(table.schema_arrow.names)
+                if duplicate is not None:
+                    raise DataError(f"{file}: duplicate column {duplicate!r:.60}")
                 for batch in table.iter_batches():
-                    for row in batch.to_pylist():
+                    size += sum(map(_unpacked_size, batch.columns))
+                    if size > limit:
+                        raise too_large
+                    for row in _decoded(batch).to_pylist():
                         number += 1
                         yield f"{file}: row {number}", row
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise DataError(f"{file}: cannot be read as Parquet ({printable(reason)})") from None
+
+
+def _text_columns(metadata: pq.FileMetaData) -> list[str]:
+    """Return the columns of texts or bytes, which a file may store once for many rows."""
+    columns: list[str] = []
+    for column in metadata.schema:
+        is_plain = column.logical_type.type in _PLAIN_TYPES
+        if column.physical_type == "BYTE_ARRAY" and is_plain:
+            columns.append(column.path)
+    return columns
+
+
+def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows whose columns are no dictionaries, of which Python reads values faster."""
+    import pyarrow as pa
+
+    columns: list[pa.Array] = []
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _unpacked_size(array: pa.Array) -> int:
+    """Return the bytes of an array in which each value stands for itself."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        values = array.dictionary
+        if not (_has_text(kind.value_type) and len(values)):
+            return int(values.nbytes + array.indices.nbytes)
+        sizes = pc.cast(pc.binary_length(values), pa.int64())
+        return int(pc.sum(sizes.take(array.indices)).as_py() or 0)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _unpacked_size(array.flatten())
+    if pa.types.is_struct(kind):
+        return sum(map(_unpacked_size, array.flatten()))
+    return int(array.nbytes)
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is that of texts or bytes."""
+    return str(kind).removeprefix("large_") in ("string", "binary")
 
 
 class _Cursor(Protocol):
