@@ -20,6 +20,7 @@ from qwen3nb.models.gate.tokenizer import TOKENIZER, TOKENIZER_CONFIG, check_loa
 from qwen3nb.models.kinds.prompts import exported_prompts
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
+from qwen3nb.models.options import check_length, check_prefix
 from qwen3nb.models.types import DTYPES
 from qwen3nb.utils.atomic_files import write_json, write_text
 from qwen3nb.utils.choices import check_choice
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
 CHECK = "check_encoder.py"
-_LONGEST = 1 << 31  # tokens of a text
 # The first releases that load an export. Older sentence-transformers warn about newer versions; the
 # installed versions would become part of the model's identity and cause needless warnings.
 _OLDEST_RELEASES = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
@@ -59,16 +59,10 @@ class ExportOptions:
     def __post_init__(self) -> None:
         check_choice("pooling", self.pooling, POOLINGS)
         check_choice("dtype", self.dtype, DTYPES)
-        if not 1 <= self.max_length <= _LONGEST:
-            raise ValueError(
-                f"expected a max_length from 1 to {_LONGEST:,}; got {self.max_length!s:.60}"
-            )
-        try:
-            self.prefix.encode()
-        except UnicodeEncodeError:
-            raise ValueError(
-                f"expected a prefix that is valid Unicode; got {self.prefix!r:.60}"
-            ) from None
+        if self.max_length < 1:
+            raise ValueError(f"expected a max_length of at least 1; got {self.max_length}")
+        check_length(self.max_length)
+        check_prefix(self.prefix)
 
 
 class ExportFields(TypedDict, total=False):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.types import CACHED, DTYPES
+from qwen3nb.models.types import CACHED, DTYPES, MOST_TOKENS
 from qwen3nb.utils.option import Option, OptionFields
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
@@ -43,6 +43,20 @@ def check_device(device: str) -> None:
     """Raise ValueError unless ``device`` has the form of a device's name."""
     if not _DEVICE.fullmatch(device):
         raise ValueError(f"unknown device {device!r}; choose one of auto, cpu, mps, cuda, cuda:N")
+
+
+def check_length(max_length: int) -> None:
+    """Raise ValueError if a maximum length in tokens is above `MOST_TOKENS`."""
+    if int(max_length) > MOST_TOKENS:
+        raise ValueError(f"max_length is {max_length!s:.60}; expected at most {MOST_TOKENS:,}")
+
+
+def check_prefix(prefix: str) -> None:
+    """Raise ValueError if a prefix has lone surrogates, which no tokenizer takes."""
+    try:
+        prefix.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"expected a prefix that is valid Unicode; got {prefix!r:.60}") from None
 
 
 def _declared(help: str, **declaration: Unpack[OptionFields]) -> dict[str, Option]:
@@ -94,7 +108,9 @@ class ModelOptions:
     )
     max_length: int | None = field(
         default=None,
-        metadata=_declared("most tokens per text; 0: the model's own", plain=0, minimum=0),
+        metadata=_declared(
+            "most tokens per text; 0: the model's own", plain=0, minimum=0, check=check_length
+        ),
     )
     dimensions: int | None = field(
         default=None,
@@ -114,7 +130,7 @@ class ModelOptions:
     )
     prefix: str = field(
         default="",
-        metadata=_declared("text before every input; exports have their own"),
+        metadata=_declared("text before every input; exports have their own", check=check_prefix),
     )
     append_eos: bool = field(
         default=False,

@@ -23,6 +23,7 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 # dtypes a model can run in; ``int8``: linear layers in 8 bits, the rest in float32
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 CACHED = ("float32", "float16")  # dtypes of cached vectors
+MOST_TOKENS = 1_000_000_000  # of a text; libraries overflow at some number above
 # Specs of what was made last in a study; see `qwen3nb.models.kinds.newest`.
 NEWEST_EXPORT, NEWEST_TRAINING, NEWEST_ADAPTER = (
     "newest-export",

@@ -75,8 +75,8 @@ def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_length": 10**25}, r"expected a max_length from 1 to 2,147,483,648; got 1000"),
-        ({"max_length": 0}, r"expected a max_length from 1"),
+        ({"max_length": 10**25}, r"max_length is 10+; expected at most 1,000,000,000"),
+        ({"max_length": 0}, r"expected a max_length of at least 1; got 0"),
         ({"prefix": "sort \udcff"}, r"expected a prefix that is valid Unicode; got 'sort \\udcff'"),
     ],
 )

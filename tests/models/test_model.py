@@ -43,6 +43,8 @@ def test_a_value_is_made_without_a_file_and_equals_another_with_its_fields(tmp_p
         ({"cache_dtype": "int8"}, "unknown cache_dtype"),
         ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
         ({"max_length": -1}, "max_length is -1; expected at least 0"),
+        ({"max_length": 10**25}, "max_length is 10+; expected at most 1,000,000,000"),
+        ({"prefix": "a\udcff"}, "expected a prefix that is valid Unicode"),
         ({"prompts": "no prompt"}, "expected NAME=TEXT"),
     ],
 )

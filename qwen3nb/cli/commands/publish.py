@@ -14,7 +14,7 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.arguments import CardArguments
 from qwen3nb.cli.program import Command, CommandWithParts, complete_parts, readable_records
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.bounded_files import check_replaceable, read_bounded_json
+from qwen3nb.utils.bounded_files import FileBoundError, check_replaceable, read_bounded_json
 from qwen3nb.utils.choices import split_names
 from qwen3nb.utils.secrets import write_public
 from qwen3nb.utils.terminal import say
@@ -236,6 +236,8 @@ def _read_summary(file: Path) -> dict[str, object]:
         summary: dict[str, object] = read_bounded_json(file)
         if {"model", "model_path"} <= summary.keys():
             return summary
+    except FileBoundError:
+        raise
     except (ValueError, AttributeError):  # not JSON, or not an object
         pass
     raise click.UsageError(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.models.types import CheckpointError, JsonObject
+from qwen3nb.models.types import MOST_TOKENS, CheckpointError, JsonObject
 
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
@@ -53,7 +53,7 @@ _BOUNDS: Mapping[str, Any] = {
     # A string names the tokens that attend in both directions.
     r"use_bidirectional_attention": Annotated[bool, Field(strict=True)] | Literal["all", "vision"],
     # Texts would be truncated to nothing.
-    r"max_(seq_)?length": Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)],
+    r"max_(seq_)?length": Annotated[int, Field(strict=True, ge=1, le=MOST_TOKENS)],
     r"model_max_length": Annotated[_Number, Field(ge=1)],
     r"truncate_dim": Annotated[int, Field(strict=True, ge=1, le=1_000_000)],
     r"model_type|(torch_)?dtype": Annotated[str, Field(strict=True)],
