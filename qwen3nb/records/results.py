@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from qwen3nb.records.record import Result
+from qwen3nb.records.side_files import is_side_file
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_file
 from qwen3nb.utils.choices import check_choice
@@ -444,7 +445,7 @@ class Results(Sequence[Result]):
             finished, record          when the record was made, and its file below the folder
 
         Raises:
-            ValueError: another ending; lists the two.
+            ValueError: another ending, or the name of a file next to a record.
             ResultError: the scores of a record are missing or changed; ``file`` is left as it was.
         """
         import pyarrow as pa
@@ -453,6 +454,8 @@ class Results(Sequence[Result]):
 
         target = Path(file)
         is_csv = check_choice("ending of the file", target.suffix, (".parquet", ".csv")) == ".csv"
+        if is_side_file(target):
+            raise ValueError(f"{target}: that is the name of a record's own scores; take another")
         types_of_numbers = {"seed": pa.int64(), "value": pa.float64()}
         text_columns = [name for name in _SCORE_COLUMNS if name not in types_of_numbers]
         types = {**dict.fromkeys(_SCORE_COLUMNS, pa.large_string()), **types_of_numbers}

@@ -477,6 +477,15 @@ def named_files(record: Path, value: Any = None) -> tuple[Path, ...]:
         return ()
 
 
+def is_side_file(file: Path) -> bool:
+    """Return whether a file has the name of one next to a record.
+
+    >>> is_side_file(Path("SciFact.0a1b2c3d4e5f.scores.parquet")), is_side_file(Path("s.parquet"))
+    (True, False)
+    """
+    return bool(_SIDE_FILE.fullmatch(file.name))
+
+
 def files_in(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the files of the run in a record's JSON; older ones have them in ``config``."""
     files: Mapping[str, Any] = value["files"] if "files" in value else value["config"]

@@ -442,6 +442,9 @@ def test_a_table_is_what_the_records_hold_and_csv_runs_no_formula(records, tmp_p
 def test_another_ending_lists_the_two_and_a_lost_file_leaves_what_was_there(records, tmp_path):
     with pytest.raises(ValueError, match=r"'\.xlsx'.*\.parquet.*\.csv"):
         Results(records).write_scores(tmp_path / "scores.xlsx")
+    stored = next((tmp_path / "results").rglob("whole.*.scores.parquet"))
+    with pytest.raises(ValueError, match="the name of a record's own scores"):
+        Results(records).write_scores(stored)
     file = tmp_path / "scores.csv"
     file.write_text("before")
     next((tmp_path / "results").rglob("whole.*.scores.parquet")).unlink()
