@@ -123,7 +123,7 @@ def result_files(folder: Path | str | None = None) -> list[Path]:
 
 
 def record_folders(folder: Path | None = None) -> list[Path]:
-    """Return the folder of all records, and that of sets of prompts in it, if it has any.
+    """Return the folder of all records, and that of sets of prompts in it, if it has or had any.
 
     Args:
         folder: of all records; by default `paths.results`.
@@ -131,7 +131,7 @@ def record_folders(folder: Path | None = None) -> list[Path]:
     base = folder or paths.results()
     folders = [base]
     prompts = base / PROMPTS
-    if result_files(prompts):
+    if result_files(prompts) or removed_records(prompts):
         folders.append(prompts)
     return folders
 
@@ -166,7 +166,8 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
     if records is None:
         return _problem_lines(record_folders())
     if isinstance(records, Path | str):
-        return _problem_lines([Path(records)])
+        place = Path(records)
+        return _problem_lines(record_folders(place) if place.is_dir() else [place])
     lines: list[str] = []
     for record in records:
         name = f"{record.model.label} on {record.task.key}"

@@ -22,6 +22,7 @@ from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.records.results import Results, richest_tier
 from qwen3nb.records.side_files import ResultError, named_files
 from qwen3nb.records.store import (
+    PROMPTS,
     check_files,
     latest,
     load_failures,
@@ -65,6 +66,16 @@ def test_processes_find_the_same_in_the_same_order(home, monkeypatch):
     }.items():
         monkeypatch.setattr(store, name, value)
     assert list(check_files(files)) == alone
+
+
+def test_records_of_prompts_are_missed_and_belong_to_their_folder(home):
+    make("m").save()
+    file = make("m").save(paths.results() / PROMPTS)
+    assert verify() == verify(paths.results()) == []
+    file.unlink()
+    for places in ((), (paths.results(),)):
+        (problem,) = verify(*places)
+        assert "it was removed after it was written" in problem
 
 
 def test_a_link_is_seen_though_its_record_was_consistent_before(home):
