@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +28,15 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import MODEL_FILES
 from qwen3nb.datasets.data_cards import cards_read_once, names_outside
 from qwen3nb.datasets.rows import listed
-from qwen3nb.hub import HubError, download_into, hub_reachable, hub_reason, hub_session, listing
+from qwen3nb.hub import (
+    HubError,
+    causes,
+    download_into,
+    hub_reachable,
+    hub_reason,
+    hub_session,
+    listing,
+)
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.records.record import SUBSTITUTE, is_substitute
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
@@ -336,6 +345,7 @@ def explain(task: Any, error: Exception) -> MirrorError:
         )
     mirror = paths.mirror()
     if Path(data).is_dir():
+        reason = _reason_of_copy(error) or reason
         problem = f"the copy of the data in {data} cannot be loaded ({reason}); remove it"
     elif mirror:
         problem = (
@@ -351,6 +361,21 @@ def explain(task: Any, error: Exception) -> MirrorError:
         f"{name}: {problem}. Fetch them on a connected machine: "
         f"`qwen3nb fetch --tasks {name} --mirror DIR`"
     )
+
+
+def _reason_of_copy(error: BaseException) -> str:
+    """Return what is wrong with the text of a copy; empty for another error.
+
+    A copy is read without a hub, of which the same errors would mean that it is none.
+    """
+    for cause in causes(error):
+        if isinstance(cause, RecursionError):
+            return "a file of it, such as dataset_infos.json, is nested too deeply"
+        if isinstance(cause, JSONDecodeError):
+            return f"a file of it, such as dataset_infos.json, is not JSON: {cause}"
+        if isinstance(cause, UnicodeDecodeError):
+            return f"a file of it, such as dataset_infos.json, is not UTF-8: {cause.reason}"
+    return ""
 
 
 def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:

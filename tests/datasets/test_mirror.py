@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import huggingface_hub
@@ -20,6 +21,7 @@ from qwen3nb.datasets.mirror import (
     Need,
     current_revision,
     data_revision,
+    explain,
     fetch,
     fetch_all,
     hub_access,
@@ -483,3 +485,18 @@ def test_data_of_another_revision_do_not_stand_in(on_hub, tmp_path):
     on_hub(lambda: local_sts_benchmark() is None or pytest.fail("another revision"))
     with pytest.raises(MirrorError, match="another revision|503"):
         on_hub(loaded, FAULTS["503"][0])
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RecursionError("maximum recursion depth"), "is nested too deeply"),
+        (json.JSONDecodeError("Expecting value", "x", 0), "is not JSON: Expecting value"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "is not UTF-8: invalid"),
+    ],
+)
+def test_a_damaged_copy_is_not_blamed_on_a_proxy(tmp_path, error, reason):
+    metadata = SimpleNamespace(name="A", dataset={"path": str(tmp_path)})
+    message = str(explain(SimpleNamespace(metadata=metadata), error))
+    assert f"a file of it, such as dataset_infos.json, {reason}" in message
+    assert "proxy" not in message
