@@ -1,11 +1,15 @@
 """Parse JSON and TOML of other programs strictly: ambiguous documents are errors."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable
 from typing import Any
 
 from qwen3nb.utils.atomic_files import refused
+
+MOST_BITS = 14_280  # of a number of about 4,300 digits, the most that Python writes
+_OTHER_BASE = re.compile("0[xob]")
 
 
 def first_duplicate(names: Iterable[str]) -> str | None:
@@ -50,9 +54,26 @@ def parse_toml(text: str) -> dict[str, Any]:
         ValueError: not TOML, nested too deeply, or an integer of too many digits.
     """
     try:
-        return tomllib.loads(text.removeprefix("\ufeff"))
+        content = tomllib.loads(text.removeprefix("\ufeff"))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    # Of decimal digits, Python itself limits the number.
+    if _OTHER_BASE.search(text):
+        _check_numbers(content)
+    return content
+
+
+def _check_numbers(content: object) -> None:
+    """Raise ValueError if an integer in a value has more digits than Python writes."""
+    pending = [content]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+        elif isinstance(value, int) and value.bit_length() > MOST_BITS:
+            raise ValueError("a number of too many digits")
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:

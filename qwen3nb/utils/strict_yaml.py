@@ -12,8 +12,9 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
+from qwen3nb.utils.strict_json import MOST_BITS
+
 _MOST_ALIASED = 10_000  # parts that aliases stand for
-_MOST_BITS = 14_280  # of a number of about 4,300 digits, the most that Python writes
 _LIMIT_OF_PYTHON = re.compile(r";? use sys\.\w+\(\) to increase the limit")
 _MERGE = "tag:yaml.org,2002:merge"  # of the key `<<`
 
@@ -113,7 +114,7 @@ class _Loader(yaml.SafeLoader):
             value = super().construct_object(node, deep)
         except (ValueError, OverflowError) as error:  # such as the month 99
             raise _problem(str(error), node) from None
-        if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        if isinstance(value, int) and value.bit_length() > MOST_BITS:
             raise _problem("a number of too many digits", node)
         if isinstance(value, float) and not self.nan and not math.isfinite(value):
             raise _problem(f"{value} is no number", node)

@@ -271,7 +271,7 @@ def test_a_sheet_never_replaces_an_input(cli, files, tmp_path, option):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (f"query,document,grade\n{QUERIES[0]},d0,3\n", "holds 1 grades that have not been read"),
+        (f"query,document,grade\n{QUERIES[0]},d0,3\n", r"holds grades that have not been read (1)"),
         ("query,document,grade\nanother query,d0,3\n", "cannot be read as a sheet of grades"),
         ("my notes\n", "cannot be read as a sheet of grades; name a new file"),
     ],

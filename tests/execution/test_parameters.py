@@ -289,6 +289,7 @@ def test_a_file_that_never_ends_or_fills_the_memory_is_not_read(tmp_path, name, 
         ("c.yaml", "seed: 1\nseed: 2", r"the key 'seed' occurs twice in an object \(line 2\)"),
         ("c.yaml", "seed: .nan", r"nan is no number \(line 1\)"),
         ("c.json", "[" * 100_000, "nested too deeply"),
+        ("c.toml", "seed = [{a = 0x" + "f" * 5000 + "}]", "a number of too many digits"),
         ("c.yaml", "seed: &a [*a]", "an alias stands for a part that it is in itself"),
     ],
 )

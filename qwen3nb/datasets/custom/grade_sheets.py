@@ -204,7 +204,7 @@ def check_may_be_replaced(
     unread = sum((line.pair, line.grade, line.grader) not in read for line in filled)
     if unread:
         raise DataError(
-            f"{file}: holds {unread:,} grades that have not been read; read them first with "
+            f"{file}: holds grades that have not been read ({unread:,}); read them first with "
             f"--read {file} --grader NAME, or name a new file"
         )
 
