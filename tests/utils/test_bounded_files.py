@@ -85,3 +85,16 @@ def test_a_cache_that_is_no_folder_is_named(monkeypatch):
     monkeypatch.setenv("QWEN3NB_CACHE", "/dev/null")
     with pytest.raises(NotADirectoryError, match="/dev/null: the cache is no folder; set QWEN3NB_"):
         load_pydocs()
+
+
+@pytest.mark.parametrize("output", ["pairs.jsonl", "model.safetensors"])
+def test_scores_of_pairs_replace_neither_the_pairs_nor_weights(cli, tmp_path, output):
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"query": "a", "document": "b"}\n')
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    before = (tmp_path / output).read_bytes()
+    options = ("--model", "base", "--pairs", pairs, "--out", tmp_path / output)
+    refused = cli("rerank", "pairs", *options)
+    assert refused.exit_code in (1, 2)
+    assert "name another file" in refused.output
+    assert (tmp_path / output).read_bytes() == before

@@ -12,6 +12,7 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import CommandGroup
 from qwen3nb.models.types import TEMPLATE_NAMES
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.bounded_files import check_replaceable
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.run import EvaluationRun
@@ -142,6 +143,9 @@ def rerank_pairs(pairs: Path, output: Path, **arguments: Unpack[RerankerArgument
     """
     from qwen3nb.evaluation.retrieval.rerank import rerank_pairs as score_pairs
 
+    if output.resolve() == pairs.resolve():
+        raise click.UsageError(f"--out {output} is the file of the pairs; name another file")
+    check_replaceable(output, suffixes=[".jsonl", ".json"])
     reranker = _load_reranker(**arguments)
     count = score_pairs(reranker, pairs, output)
     stats = reranker.stats
