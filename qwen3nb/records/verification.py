@@ -258,7 +258,7 @@ def _facts_of_mteb(file: Path) -> dict[str, Any]:
     meta = None
     if file.is_file():  # a pipe would never end
         with suppress(OSError, ValueError):
-            meta = read_json(file)
+            meta = read_json(file, unique_names=True)
     if not isinstance(meta, dict):
         return {}
     return meta
@@ -639,7 +639,7 @@ def _summary_problems(file: Path) -> Iterator[str]:
     # On a higher floor, where the means are computed.
     all_results = importlib.import_module("qwen3nb.answers.all_results")
     try:
-        summary = read_json(file)
+        summary = read_json(file, unique_names=True)
         wrong_form = all_results.form_problem(summary)
         if wrong_form:
             yield f"it has not the form of a summary ({wrong_form}); {_AGAIN}"

@@ -547,7 +547,10 @@ def test_an_entry_is_of_the_record_that_was_there(study):
     assert "it has b on Pairs as in a record that had been replaced before" in problem
 
 
-@pytest.mark.parametrize("content", ["[" * 100_000, "[]", '{"schema": 1}', "folder", "pipe"])
+NO_SUMMARIES = ["[" * 100_000, "[]", '{"schema": 1}', '{"model": 1, "model": 2}', "folder", "pipe"]
+
+
+@pytest.mark.parametrize("content", NO_SUMMARIES)
 def test_what_is_no_summary_is_named_at_once(study, content):
     file = study / "results" / SUMMARY
     file.unlink()
