@@ -120,12 +120,13 @@ def verify(
 
     A change is named even if its checksums were recomputed, if the cache knows what was there: by
     an evaluation, a freeze or an earlier `verify`. Eight kinds of changes need a key: (1) a record
-    rewritten as of another run or time, (2) one invented, (3) one removed with its lines in the
-    list, (4) MTEB's result replaced as by a later evaluation, (5) time and reasons of failures in
-    all_results.json, (6) a release frozen again under its name, (7) what the cache knows, (8) where
-    it knows no such record, some 50 fields that nothing repeats: sizes, clusters, categories,
-    texts, prompts, options, versions, device, cost, names of run, qrels and MTEB's result. Scores
-    that were wrong from the start are not detected.
+    rewritten as of another run or time, or put back to an earlier one, (2) one invented, (3) one
+    removed with its lines in the list, or these in another order, (4) MTEB's result replaced as by
+    a later evaluation, (5) time and reasons of failures in all_results.json, (6) a release frozen
+    again under its name, (7) what the cache knows, (8) where it knows no such record, some 50
+    fields that nothing repeats: sizes, clusters, categories, texts, prompts, options, versions,
+    device, cost, names of run, qrels and MTEB's result. Scores that were wrong from the start are
+    not detected.
 
     With --signed KEY.pub, or a file of allowed signers, releases have to be signed by that key
     (`qwen3nb freeze --sign`), and results/ has to be that of the newest one. This shows all eight.
@@ -148,6 +149,10 @@ def verify(
     if signed is not None:
         _check_whole_study(other_files)
     compares_with_signed = signed is not None and (not files or bool(other_files))
+    for given_path in other_files:
+        if given_path.is_dir():
+            _, *folders_of_prompts = record_folders(given_path)
+            folders += folders_of_prompts
     if not files:
         _, *folders_of_prompts = record_folders()
         folders = [None, *folders_of_prompts]
