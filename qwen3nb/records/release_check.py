@@ -11,51 +11,43 @@ TAGS, PAYLOAD = "tagmanifest-sha256.txt", "manifest-sha256.txt"  # of BagIt, RFC
 
 
 def digest_of(file: Path) -> str:
-    """Return the SHA-256 of a file, which may be larger than the memory; empty if it is none."""
+    """Return the SHA-256 of a file; empty for a link, a folder, or a pipe, which never ends."""
     digest = hashlib.sha256()
-    if file.is_symlink() or not file.is_file():  # a pipe would never end
+    if file.is_symlink() or not file.is_file():
         return ""
     with file.open("rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
+        while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
 
 
 def problems(folder: Path) -> Iterator[str]:
     """Compare the files of a release with its lists and its records; yield the differences."""
-    lists = [folder / name for name in (TAGS, PAYLOAD)]
-    missing = [file.name for file in lists if not digest_of(file)]
-    if missing:
-        yield from (f"{name} is missing, or is no file" for name in missing)
-        return
+    lists = [folder / name for name in (TAGS, PAYLOAD) if digest_of(folder / name)]
     text = "".join(file.read_text(encoding="utf-8", errors="replace") for file in lists)
     listed = {unquote(line[66:]): line[:64] for line in text.split("\n") if line[66:]}
     files = [file for file in folder.rglob("*") if file.is_symlink() or not file.is_dir()]
-    present = {file.relative_to(folder).as_posix() for file in files} - {TAGS, f"{TAGS}.sig"}
-    yield from (f"{name} is missing" for name in sorted(listed.keys() - present))
-    yield from (f"{name} was added" for name in sorted(present - listed.keys()))
+    present = {file.relative_to(folder).as_posix() for file in files} - {f"{TAGS}.sig"}
+    listed |= {TAGS: digest_of(folder / TAGS) or "none"}
+    yield from (f"{name} is missing" for name in sorted({*listed, PAYLOAD} - present))
+    if len(lists) == 2:  # else all would be
+        yield from (f"{name} was added" for name in sorted(present - listed.keys()))
     for name in sorted(present & listed.keys()):
         if digest_of(folder / name) != listed[name]:
             yield f"{name} was changed"
     for file in sorted(folder.glob("data/results/**/seed_*/*.json")):
-        if digest_of(file):
-            yield from record_problems(file, folder, listed)
-
-
-def record_problems(file: Path, folder: Path, listed: "dict[str, str]") -> Iterator[str]:
-    """Compare a record with its checksum, and the files beside it with what it says of them."""
-    try:
-        record = json.loads(file.read_bytes())
-        checksum, tables = record.pop("checksum"), (record.get("scores"), record.get("top"))
-        content = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
-        if hashlib.sha256(content).hexdigest() != checksum:
-            yield f"{file}: its content is not that of its checksum"
-        for table in [table for table in tables if table and "file" in table]:
-            name = file.with_name(table["file"]).relative_to(folder).as_posix()
-            if listed.get(name) != table["sha256"]:
-                yield f"{name} is not the file of its record"
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        yield f"{file}: it is not a record"
+        try:
+            record = json.loads(file.read_bytes() if digest_of(file) else b"")
+            checksum, tables = record.pop("checksum"), (record.get("scores"), record.get("top"))
+            content = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
+            if hashlib.sha256(content).hexdigest() != checksum:
+                yield f"{file}: its content is not that of its checksum"
+            for table in [table for table in tables if table and "file" in table]:
+                name = file.with_name(table["file"]).relative_to(folder).as_posix()
+                if listed.get(name) != table["sha256"]:
+                    yield f"{name} is not the file of its record"
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            yield f"{file}: it is not a record"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -335,10 +336,27 @@ def book_files(folder):
 
 def whole_book(folder):
     """The earlier book, the new one, or none for the moment in between."""
-    html = folder / "_build" / "html"
-    pages = {file.name: file.read_text() for file in html.glob("*")}
+    pages = _pages_of_one_book(folder / "_build" / "html")
     earlier, new = {"index.html": "the earlier book"}, "the new book"
     assert pages in ({}, earlier, {"index.html": new, "search.html": new})
+
+
+def _pages_of_one_book(html):
+    """The pages in a folder that may be exchanged while they are read: then they are read again."""
+    while True:
+        before = _inode(html)
+        try:
+            pages = {file.name: file.read_text() for file in html.glob("*")}
+        except FileNotFoundError:  # of the book that was there before
+            continue
+        if _inode(html) == before:
+            return pages
+
+
+def _inode(folder):
+    with suppress(FileNotFoundError):
+        return folder.stat().st_ino
+    return None
 
 
 # `qwen3nb judge` with a grader who answers what is asked, until the grades decide.

@@ -87,7 +87,8 @@ def standalone(folder):
 
 def test_a_release_is_verified_without_this_package(study, tmp_path):
     folder = shutil.copytree(freeze("v1"), tmp_path / "elsewhere")
-    assert len((folder / "verify.py").read_text().splitlines()) <= 66
+    lines = (folder / "verify.py").read_text().split("\n")
+    assert len([line for line in lines if line]) <= 50
     verified = standalone(folder)
     assert (verified.returncode, verified.stderr) == (0, "")
     assert digest_of_release(folder) in verified.stdout
