@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from qwen3nb.records.record import Result
-from qwen3nb.records.side_files import is_side_file
+from qwen3nb.records.side_files import ResultError, is_side_file
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_file
 from qwen3nb.utils.choices import check_choice
@@ -442,7 +442,7 @@ class Results(Sequence[Result]):
             task, type, revision      name, type and data of the task
             split, subset             of the query; empty where the record does not say
             query, metric, value      the query's id without split and subset, and its score
-            finished, record          when the record was made, and its file below the folder
+            finished, record          when the record was made, and its file, if its label has one
 
         Raises:
             ValueError: another ending, or the name of a file next to a record.
@@ -567,8 +567,16 @@ def _score_rows(record: Result) -> DataFrame:
         type=task.type,
         revision=task.revision,
         finished=record.finished,
-        record=record.path(Path()).as_posix(),
+        record=_file_below(record),
     )[_SCORE_COLUMNS]
+
+
+def _file_below(record: Result) -> str:
+    """Return a record's file below its folder; empty if its label or task is no part of a path."""
+    try:
+        return record.path(Path()).as_posix()
+    except ResultError:  # `qwen3nb verify` names it
+        return ""
 
 
 def _located(record: Result) -> Iterator[tuple[str, str, str]]:

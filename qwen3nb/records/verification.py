@@ -66,9 +66,11 @@ _OTHERWISE_KNOWN = (
     "another content of the same run, time, model and task was written or verified here before: "
     "it was changed since, or is a copy under another label or seed"
 )
-# In the list of a folder, such as ``demo-1a2b3c4d/seed_0/SciFact.json <checksum>``.
+# In the list of a folder, such as ``demo-1a2b3c4d/seed_0/SciFact.json <checksum>``; the oldest
+# records have no checksum.
+_SAFE = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # a name in a path
 _ENTRY = re.compile(
-    r"[A-Za-z0-9][\w.-]*/seed_-?\d+/[A-Za-z0-9][\w.-]*\.json [0-9a-f]{64}", re.ASCII
+    rf"{_SAFE}/seed_-?[0-9]+/{_SAFE}\.json ([0-9a-f]{{64}})?",
 )
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 _META = "model_meta.json"

@@ -450,6 +450,16 @@ def test_a_table_is_what_the_records_hold_and_csv_runs_no_formula(records, tmp_p
         assert own == {each.path(tmp_path / "results")}
 
 
+def test_a_record_whose_label_is_no_part_of_a_path_stops_no_other(tmp_path):
+    for label in ("odd", "other"):
+        make(label).save(tmp_path / "results")
+    odd, other = load_results(tmp_path / "results")
+    amend(odd, "model", label="a b/../c")
+    rows = rows_of(Results([odd, other]).write_scores(tmp_path / "scores.csv"))
+    files = {row["model"]: row["record"] for row in rows}
+    assert files == {"a b/../c": "", "other": other.path(Path()).as_posix()}
+
+
 def test_another_ending_lists_the_two_and_a_lost_file_leaves_what_was_there(records, tmp_path):
     with pytest.raises(ValueError, match=r"'\.xlsx'.*\.parquet.*\.csv"):
         Results(records).write_scores(tmp_path / "scores.xlsx")
