@@ -282,8 +282,7 @@ def _check_mteb_file(file: Path) -> _MTEBFile:
     # Each is ``<file name> <SHA-256>``.
     entries = [entry for entry in sorted(journal.keys()) if entry.startswith(prefix)]
     if not file.is_file():
-        # True once it was written completely.
-        was_written = any(journal.get(entry) for entry in entries)
+        was_written = any(journal.was_finished(entry) for entry in entries)
         if was_written:
             problem = f"MTEB's {paths.shown(file)} was removed after it was written"
             return _MTEBFile(file, problem=problem)
@@ -292,6 +291,9 @@ def _check_mteb_file(file: Path) -> _MTEBFile:
     problem = ""
     if not checksums.is_file():
         problem = f"{paths.shown(checksums)}, the checksums of MTEB's results, is missing"
+    elif journal.damaged:
+        numbers = ", ".join(str(number) for number in journal.damaged)
+        problem = f"line {numbers} of {paths.shown(checksums)} is damaged; restore it from a copy"
     elif f"{file.name} {digest}" not in entries:
         problem = f"MTEB's {paths.shown(file)} was changed after it was written"
     return _MTEBFile(file, digest, problem)
@@ -635,8 +637,8 @@ def _summary_problems(file: Path) -> Iterator[str]:
     """
     if not os.path.lexists(file):  # a folder need not have one
         return
-    if not file.is_file():
-        yield f"it is no file, but a folder, a pipe or a broken link; {_AGAIN}"
+    if file.is_symlink() or not file.is_file():
+        yield f"it is no file, but a folder, a pipe or a link; {_AGAIN}"
         return
     # On a higher floor, where the means are computed.
     all_results = importlib.import_module("qwen3nb.answers.all_results")

@@ -306,6 +306,7 @@ RECORDS = {
     "a list": lambda s: write_text(record_of(s), "[]"),
     "of an unknown schema": lambda s: replaced(record_of(s), "result/5", "result/6"),
     "with a name twice": lambda s: replaced(record_of(s), '"seed":', '"seed": 7, "seed":'),
+    "the summary a link": lambda s: linked(s / "results" / SUMMARY, s / "results" / SUMMARY),
     "a link": link_to_record,
     "a linked folder": link_to_folder,
     "a copy of another label": partial(copied, label="better"),
@@ -334,12 +335,15 @@ RECORDS_BEYOND = {"invented": 2, "removed": 3, "removed with its model": 3}
 _ONLY_PLAIN = {
     ("field", "checksum"),
     ("mteb", "list removed"),
+    ("mteb", "a damaged line in its list"),
+    ("mteb", "a line of another form in its list"),
     ("mteb", "replaced as by a later evaluation"),
     *(("release", f"the list of {kind}") for kind in ("files", "lists")),
     *(("release", f"the list of {kind} emptied") for kind in ("files", "lists")),
     *(("release", f"the list of {kind} removed") for kind in ("files", "lists")),
     ("release", "its schema, with no lists"),
     ("record", "with a name twice"),
+    ("record", "the summary a link"),
     *(("record", kind) for kind in ("cut", "emptied", "a list", "of an unknown schema", "a link")),
 }
 
@@ -591,7 +595,25 @@ def as_by_a_later_evaluation(study):
     write_bytes(file.with_name(LIST), file.with_name(LIST).read_bytes() + line)
 
 
+def in_mteb_list(line):
+    def deed(study):
+        file = mteb_folder(study) / LIST
+        write_bytes(file, file.read_bytes() + line)
+
+    return deed
+
+
+def mteb_taken_back(study):
+    """Remove MTEB's result, and say in its list that it was never finished."""
+    file = mteb_folder(study) / f"{TASK}.json"
+    in_mteb_list(line_of(f"{file.name} {sha256_file(file)}", False))(study)
+    file.unlink()
+
+
 MTEB = {
+    "result removed, and taken back": mteb_taken_back,
+    "a damaged line in its list": in_mteb_list(b'\n00000000 ["junk",true]\n'),
+    "a line of another form in its list": in_mteb_list(raw_line(b"[5]")),
     "replaced as by a later evaluation": as_by_a_later_evaluation,
     "main score": lambda s: replaced(mteb_folder(s) / f"{TASK}.json", "main_score", "other_score"),
     "score": lambda s: mteb_with(entry={"main_score": 0.9})(s),
