@@ -31,7 +31,7 @@ READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
 _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
-FREE = 16 << 20  # bytes that may be unpacked at any ratio
+_FREE = 16 << 20  # bytes that may be unpacked at any ratio
 _BLOCK = 1 << 16  # bytes
 _MOST_LISTED = 30
 _LONGEST_SHOWN = 60  # characters of a value in a message
@@ -125,9 +125,9 @@ def raised_limit(limit: int) -> str:
     return f"{limit:,} bytes; {_RAISED}"
 
 
-def unpacked_limit(file: Path) -> int:
-    """Return how many bytes a compressed file may unpack to, unless the limit is raised."""
-    return max(FREE, RATIO * file.stat().st_size)
+def unpacked_limit(packed_size: int) -> int:
+    """Return how many bytes packed ones may unpack to, unless the limit is raised."""
+    return max(_FREE, RATIO * packed_size)
 
 
 def numbered_lines(file: Path, *, byte_limit: int | None = None) -> Iterator[tuple[int, str]]:
@@ -150,7 +150,7 @@ def numbered_lines(file: Path, *, byte_limit: int | None = None) -> Iterator[tup
     try:
         if packing:
             origin = f" unpacked from {file.stat().st_size:,} bytes"
-            limit_of_file = unpacked_limit(file)
+            limit_of_file = unpacked_limit(file.stat().st_size)
             # The stricter of two limits holds.
             if byte_limit is None or byte_limit > limit_of_file:
                 byte_limit = limit_of_file

@@ -112,7 +112,7 @@ def _source_of_file(file: Path) -> Source:
     return Source(
         file.name,
         lambda notes: reader(open_file(file, notes)),
-        byte_limit=rows.unpacked_limit(file),
+        byte_limit=rows.unpacked_limit(file.stat().st_size),
         place=str(file),
     )
 

@@ -552,7 +552,7 @@ def _members(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
     Raises:
         DataError: damaged, or together the files are much larger than the archive.
     """
-    limit = rows.size_limit(max(rows.FREE, rows.RATIO * opened.packed_size()))
+    limit = rows.size_limit(rows.unpacked_limit(opened.packed_size()))
     size = 0
     try:
         with closing(opened.stream()) as raw:

@@ -50,6 +50,7 @@ from qwen3nb.records.details import (
 )
 from qwen3nb.records.known_records import occasion_of
 from qwen3nb.records.side_files import (
+    STEM,
     ResultError,
     ScoresEntry,
     SideEntry,
@@ -102,7 +103,7 @@ _INSTEAD = {
     "queries": "record.scores.queries",
     "summary": "record.to_frame()",
 }
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(STEM)
 _ONLY_THESE = ConfigDict(extra="forbid")
 # Of a record; those of 100,000 queries in the oldest schema, in one file, take a quarter.
 _MOST_BYTES = 512 << 20

@@ -63,18 +63,18 @@ _ABANDONED = 3600.0  # seconds after which a file named by no record counts as a
 _LARGEST = 1 << 30  # bytes of a table in memory; one of a million queries has about half
 _RECENT = 64  # tables that stay in memory: about 1 MB of 6,980 queries each
 _MANY_ROWS = 50_000  # of a table above which it does not stay there
-_STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # a name that is safe in a path
 _END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(scores|top)\.parquet"
 _RUN_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(trec|qrels)"
 # Such as ``SciFact.0a1b2c3d4e5f.scores.parquet``; runs of older records have no digest.
-_SIDE_FILE = re.compile(rf"{_STEM}({_END}|\.trec|\.qrels)")
+_SIDE_FILE = re.compile(rf"{STEM}({_END}|\.trec|\.qrels)")
 
 
 @dataclass(frozen=True)
 class SideEntry:
     """Entry in a record's JSON for a file next to it: name, digest and number of rows."""
 
-    file: Annotated[str, StringConstraints(pattern=f"^{_STEM}{_END}$", max_length=255)]
+    file: Annotated[str, StringConstraints(pattern=f"^{STEM}{_END}$", max_length=255)]
     sha256: Name
     queries: Count
 

@@ -43,6 +43,7 @@ from qwen3nb.records.record import (
     read_record,
 )
 from qwen3nb.records.side_files import (
+    STEM,
     ResultError,
     StoredScores,
     StoredTop,
@@ -68,10 +69,7 @@ _OTHERWISE_KNOWN = (
 )
 # In the list of a folder, such as ``demo-1a2b3c4d/seed_0/SciFact.json <checksum>``; the oldest
 # records have no checksum.
-_SAFE = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # a name in a path
-_ENTRY = re.compile(
-    rf"{_SAFE}/seed_-?[0-9]+/{_SAFE}\.json ([0-9a-f]{{64}})?",
-)
+_ENTRY = re.compile(rf"{STEM}/seed_-?[0-9]+/{STEM}\.json ([0-9a-f]{{64}})?")
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 _META = "model_meta.json"
 _AGAIN = "remove it, and the next evaluation writes it again"

@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from filelock import FileLock, Timeout, lock_descriptor
 
+from qwen3nb.utils.strict_json import parse_json, refused
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -265,37 +267,30 @@ def write_json(
     return write_bytes(path, text.encode("utf-8"), replace=replace)
 
 
-def refused(constant: str) -> None:
-    """Refuse NaN and infinities, as ``parse_constant`` of a decoder."""
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _with_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a JSON object with a name twice, of which each reader takes another value."""
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        doubled = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has the name {doubled!r} twice")
-    return value
-
-
 def read_json(path: Path, *, unique_names: bool = False) -> Any:
-    """Read strict JSON.
+    """Read strict JSON; see `decoded_json`."""
+    return decoded_json(path.read_bytes(), file=path, unique_names=unique_names)
+
+
+def decoded_json(content: bytes, *, file: Path, unique_names: bool = False) -> Any:
+    """Return the value of strict JSON.
 
     Args:
-        path: the file.
-        unique_names: whether to refuse an object that has a name twice.
+        content: that of the file.
+        file: named in the error.
+        unique_names: whether to refuse an object that has a name twice, of which each reader takes
+            another value.
 
     Raises:
         ValueError: not UTF-8, not JSON, NaN or infinity, or too many digits; names the file.
     """
-    check_names = _with_unique_names if unique_names else None
     try:
-        text = path.read_bytes().decode("utf-8")
-        return json.loads(text, parse_constant=refused, object_pairs_hook=check_names)
+        text = content.decode("utf-8")
+        if unique_names:
+            return parse_json(text)
+        return json.loads(text, parse_constant=refused)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: invalid JSON ({error})") from None
+        raise ValueError(f"{file}: invalid JSON ({error})") from None
 
 
 def may_replace(target: Path, *, mark: str) -> bool:

@@ -7,13 +7,12 @@ hole of gigabytes. Kind and size are therefore checked before a file is read.
 from __future__ import annotations
 
 import io
-import json
 import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.utils.atomic_files import refused
+from qwen3nb.utils.atomic_files import decoded_json
 
 _MEBIBYTE = 1 << 20
 JSON_BYTES = 256 * _MEBIBYTE  # a log of a long training has 100 MB
@@ -63,11 +62,7 @@ def read_bounded_json(file: Path, *, most_bytes: int = JSON_BYTES) -> Any:
         ValueError: not UTF-8, not JSON, NaN or infinity, or as in `read_bounded`; names the file.
         OSError: it cannot be read.
     """
-    content = read_bounded(file, most_bytes=most_bytes)
-    try:
-        return json.loads(content.decode("utf-8"), parse_constant=refused)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: invalid JSON ({error})") from None
+    return decoded_json(read_bounded(file, most_bytes=most_bytes), file=file)
 
 
 def check_replaceable(file: Path, *, suffixes: Sequence[str]) -> None:

@@ -2,14 +2,16 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable
 from typing import Any
 
-from qwen3nb.utils.atomic_files import refused
-
 MOST_BITS = 14_280  # of a number of about 4,300 digits, the most that Python writes
 _OTHER_BASE = re.compile("0[xob]")
+
+
+def refused(constant: str) -> None:
+    """Refuse NaN and infinities, as ``parse_constant`` of a decoder."""
+    raise ValueError(f"{constant} is not JSON")
 
 
 def first_duplicate(names: Iterable[str]) -> str | None:
@@ -53,6 +55,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises:
         ValueError: not TOML, nested too deeply, or an integer of too many digits.
     """
+    import tomllib
+
     try:
         content = tomllib.loads(text.removeprefix("\ufeff"))
     except RecursionError:

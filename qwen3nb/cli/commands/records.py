@@ -145,17 +145,18 @@ def verify(
 
     releases = [path for path in files if is_release(path)]
     other_files = [path for path in files if path not in releases]
-    folders: list[Path | None] = [*other_files]
     if signed is not None:
         _check_whole_study(other_files)
     compares_with_signed = signed is not None and (not files or bool(other_files))
-    for given_path in other_files:
-        if given_path.is_dir():
-            _, *folders_of_prompts = record_folders(given_path)
-            folders += folders_of_prompts
+    places: list[Path | None] = [*other_files]
     if not files:
-        _, *folders_of_prompts = record_folders()
-        folders = [None, *folders_of_prompts]
+        places = [None]  # the study's
+    folders: list[Path | None] = []
+    for place in places:
+        folders.append(place)
+        if place is None or place.is_dir():
+            _, *folders_of_prompts = record_folders(place)
+            folders += folders_of_prompts
     releases_of_study = []
     if not files or compares_with_signed:
         releases_of_study = all_releases()
