@@ -42,6 +42,7 @@ from qwen3nb.metrics.query_scores import (
     read_only,
 )
 from qwen3nb.records.details import RunFiles
+from qwen3nb.records.parquet_pages import PageError, pages
 from qwen3nb.utils.atomic_files import claim, read_json, write_bytes, writer_lives
 from qwen3nb.utils.schema import Count, Name, Unicode, shortened
 
@@ -157,27 +158,25 @@ def _open(file: SideFile) -> pq.ParquetFile:
     with _parquet(file):
         table = pq.ParquetFile(pa.BufferReader(content))
         footer, names = table.metadata, table.schema_arrow.names
-    encodings: set[str] = set()
-    size = 0
-    for chunk in _column_chunks(footer):
-        encodings.update(chunk.encodings)
-        # Text has an offset of 8 bytes for each value, besides.
-        size += chunk.total_uncompressed_size + 8 * chunk.num_values
-    # Others may unpack to more memory than these numbers say.
-    unexpected = encodings - {"PLAIN", "RLE"}
+        rows = _rows_of_groups(footer)
+    chunks = [*_column_chunks(footer)]
+    # Others may unpack to more memory than their pages say.
+    unexpected = {name for chunk in chunks for name in chunk.encodings} - {"PLAIN", "RLE"}
     if unexpected:
         raise ResultError(
             f"{paths.shown(file.path)}: expected plain columns, as records have; got "
             f"{shortened(sorted(unexpected))}"
         )
+    # Text has an offset of 8 bytes for each value, besides.
+    size = sum(_unpacked_size(file, content, chunk) + 8 * chunk.num_values for chunk in chunks)
     if size > _LARGEST:
         raise ResultError(
             f"{paths.shown(file.path)}: it would take {size:,} bytes of memory; expected at "
             f"most {_LARGEST:,}. Do not use this record unless you know who made it"
         )
-    if footer.num_rows != file.rows or names != list(file.columns):
+    if rows != file.rows or names != list(file.columns):
         raise ResultError(
-            f"{paths.shown(file.path)}: it has {footer.num_rows} rows of "
+            f"{paths.shown(file.path)}: it has {rows} rows of "
             f"{shortened(names)}; its record says {file.rows} of "
             f"{shortened([*file.columns])}"
         )
@@ -190,6 +189,38 @@ def _column_chunks(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
         group = footer.row_group(number)
         for column in range(group.num_columns):
             yield group.column(column)
+
+
+def _rows_of_groups(footer: pq.FileMetaData) -> int:
+    """Return the number of rows in a Parquet file, whose sum is stated besides."""
+    rows = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+    if sum(rows) != footer.num_rows or min(rows, default=0) < 0:
+        raise OSError(f"its groups have {shortened(rows)} rows; its footer says {footer.num_rows}")
+    return footer.num_rows
+
+
+def _unpacked_size(file: SideFile, content: bytes, chunk: pq.ColumnChunkMetaData) -> int:
+    """Return the bytes that a part of a column unpacks to, as its pages say.
+
+    Raises:
+        ResultError: the footer of the file says something else.
+    """
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page:
+        start = chunk.dictionary_page_offset
+    try:
+        stored_pages = [*pages(content, start=start, size=chunk.total_compressed_size)]
+    except PageError as error:
+        raise ResultError(f"{paths.shown(file.path)}: not Parquet ({error})") from None
+    if not all(page.is_plain for page in stored_pages):
+        raise ResultError(f"{paths.shown(file.path)}: expected plain columns, as records have")
+    values = sum(page.values for page in stored_pages)
+    if values != chunk.num_values:
+        raise ResultError(
+            f"{paths.shown(file.path)}: its pages have {values:,} values of a column; its footer "
+            f"says {chunk.num_values:,}. Restore it, or run the task again with --fresh"
+        )
+    return sum(page.unpacked_size for page in stored_pages)
 
 
 @contextmanager

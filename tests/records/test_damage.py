@@ -214,6 +214,71 @@ def test_a_table_that_grows_in_memory_is_refused_by_its_footer(
     assert words in wrong
 
 
+def with_documents(file, ids, documents, change=lambda table: table):
+    """Give a record other best documents, whose file is changed besides."""
+    top = file.parent / json.loads(file.read_text())["top"]["file"]
+    column = pa.array([documents] * len(ids), pa.large_list(pa.large_string()))
+    names = pa.array(ids, pa.large_string())
+    parquet.write_table(
+        pa.table({"query_id": names, "documents": column}),
+        top,
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=False,
+    )
+    top.write_bytes(change(top.read_bytes()))
+    field("top", "sha256", to=hashlib.sha256(top.read_bytes()).hexdigest())(file)
+
+
+def whole_number(value):
+    """A whole number that is not negative, as Thrift's compact protocol writes it."""
+    value *= 2
+    data = []
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*data, value])
+
+
+def with_number(old, new, *, last=False):
+    """Replace a number in the footer of a file; optionally where it stands last."""
+
+    def change(data):
+        assert len(whole_number(old)) == len(whole_number(new))
+        start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        if last:
+            start = data.rindex(whole_number(old))
+        footer = data[start:]
+        assert whole_number(old) in footer
+        return data[:start] + footer.replace(whole_number(old), whole_number(new))
+
+    return change
+
+
+LIES = [
+    (
+        lambda size: with_number(size, 2_000_000),
+        "bytes of memory; expected at most",
+    ),
+    (lambda size: with_number(200, 170), "its pages have "),
+    (lambda size: with_number(100, 101, last=True), "its groups have [101] rows; its footer"),
+]
+
+
+@pytest.mark.parametrize(("lie", "words"), LIES, ids=["size", "values", "rows"])
+def test_what_a_footer_says_is_compared_with_the_pages(home, monkeypatch, lie, words):
+    monkeypatch.setattr(side_files, "_LARGEST", 3 << 20)
+    file = own("bad", 0.4).save()
+    ids = [f"q{query}" for query in range(100)]
+    with_documents(file, ids, ["a" * 60_000] * 2)
+    top = file.parent / json.loads(file.read_text())["top"]["file"]
+    size = parquet.read_metadata(top).row_group(0).column(1).total_uncompressed_size
+    assert size > 3 << 20
+    with_documents(file, ids, ["a" * 60_000] * 2, lie(size))
+    ((*_, wrong),) = verify_files([file]).values()
+    assert words in wrong
+
+
 @pytest.mark.parametrize(
     ("name", "values"),
     [("query_id", pa.nulls(40)), ("query_id", pa.array([b"q"] * 40)), ("MRR@10", ["0.5"] * 40)],
