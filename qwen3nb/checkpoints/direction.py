@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qwen3nb.checkpoints.folder import TrainerState, check_inside, finite_number
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.utils.bounded_files import JSON_BYTES, FileBoundError, read_bounded
+from qwen3nb.utils.bounded_files import FileBoundError, read_json_bytes
 
 # Words in the names of metrics that measure an error.
 _ERRORS = frozenset(
@@ -97,7 +97,7 @@ def _read_settings(file: Path) -> Mapping[str, object] | None:
     """
     try:
         check_inside(file)
-        settings = json.loads(read_bounded(file, most_bytes=JSON_BYTES))
+        settings = json.loads(read_json_bytes(file))
     except FileBoundError as error:
         raise CheckpointError(str(error)) from None
     except (OSError, ValueError, RecursionError):

@@ -31,7 +31,7 @@ from pydantic import BaseModel
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import Weights, read_safetensors, read_torch
 from qwen3nb.utils.atomic_files import FileStamp, file_stamp, sha256_file, without_ctime
-from qwen3nb.utils.bounded_files import JSON_BYTES, FileBoundError, read_bounded
+from qwen3nb.utils.bounded_files import FileBoundError, read_json_bytes
 from qwen3nb.utils.journal import remembered_digest
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
@@ -692,7 +692,7 @@ def trainer_state(folder: Path) -> dict[str, Any]:
         return {}
     check_inside(file)
     try:
-        content = read_bounded(file, most_bytes=JSON_BYTES)
+        content = read_json_bytes(file)
         state = json.loads(content)  # accepts NaN, which trainers log for gradients
     except FileBoundError as error:
         raise CheckpointError(str(error)) from None

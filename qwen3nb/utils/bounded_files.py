@@ -17,6 +17,9 @@ from qwen3nb.utils.atomic_files import decoded_json
 _MEBIBYTE = 1 << 20
 JSON_BYTES = 256 * _MEBIBYTE  # a log of a long training has 100 MB
 TOML_BYTES = 16 * _MEBIBYTE
+# Such a log has a fifth of them. They take 240 and 60 bytes of memory, 500 MB each at most.
+_MOST_CONTAINERS = 2_000_000  # objects and lists
+_MOST_VALUES = 8_000_000  # in these
 
 
 class FileBoundError(ValueError):
@@ -55,14 +58,34 @@ def read_bounded_text(file: Path, *, most_bytes: int) -> str:
     return io.TextIOWrapper(content, encoding="utf-8").read()
 
 
-def read_bounded_json(file: Path, *, most_bytes: int = JSON_BYTES) -> Any:
-    """Return the strict JSON in such a file; see `read_bounded`.
+def read_json_bytes(file: Path, *, most_bytes: int = JSON_BYTES) -> bytes:
+    """Return the content of such a file of JSON, whose values fit into a gigabyte of memory.
 
     Raises:
-        ValueError: not UTF-8, not JSON, NaN or infinity, or as in `read_bounded`; names the file.
+        FileBoundError: as in `read_bounded`, or too many objects, lists and values.
         OSError: it cannot be read.
     """
-    return decoded_json(read_bounded(file, most_bytes=most_bytes), file=file)
+    content = read_bounded(file, most_bytes=most_bytes)
+    # At most, as texts may have these characters, too.
+    containers = content.count(b"{") + content.count(b"[")
+    values = content.count(b",") + containers
+    if containers > _MOST_CONTAINERS or values > _MOST_VALUES:
+        raise FileBoundError(
+            f"{file}: {containers:,} objects and lists, {values:,} values; expected at most "
+            f"{_MOST_CONTAINERS:,} and {_MOST_VALUES:,}"
+        )
+    return content
+
+
+def read_bounded_json(file: Path, *, most_bytes: int = JSON_BYTES) -> Any:
+    """Return the strict JSON in such a file; see `read_json_bytes`.
+
+    Raises:
+        ValueError: not UTF-8, not JSON, NaN or infinity, or as in `read_json_bytes`; names the
+            file.
+        OSError: it cannot be read.
+    """
+    return decoded_json(read_json_bytes(file, most_bytes=most_bytes), file=file)
 
 
 def check_replaceable(file: Path, *, suffixes: Sequence[str]) -> None:

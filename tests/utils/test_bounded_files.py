@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from qwen3nb.bench.compare import compare_runs
+from qwen3nb.checkpoints.folder import CheckpointError, trainer_state
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.utils.bounded_files import (
     FileBoundError,
@@ -51,6 +52,18 @@ def test_what_has_no_end_or_too_many_bytes_is_refused_by_its_name(tmp_path, read
     write(file)
     with pytest.raises(ValueError, match=rf"^{file}: {FILES[write]}$"):
         read(file)
+
+
+@pytest.mark.parametrize("content", [b"{}," * 1_000_001, b"[" * 2_000_001, b"1," * 8_000_001])
+def test_json_with_too_many_values_is_refused_by_its_name(tmp_path, content):
+    """They would take gigabytes: an empty object is two bytes, and 64 in memory."""
+    file = tmp_path / "trainer_state.json"
+    file.write_bytes(content + b"{}" * 1_000_000)
+    words = "expected at most 2,000,000 and 8,000,000$"
+    with pytest.raises(FileBoundError, match=f"^{file}: .* {words}"):
+        read_bounded_json(file)
+    with pytest.raises(CheckpointError, match=f"^{file}: .* expected at most"):
+        trainer_state(tmp_path)
 
 
 def test_a_file_with_as_many_bytes_as_allowed_is_read(tmp_path):
