@@ -34,6 +34,7 @@ from qwen3nb.models.capabilities import INSTRUCTED_TYPES as INSTRUCTED_TYPES
 from qwen3nb.models.capabilities import SEARCH_TYPES as SEARCH_TYPES
 from qwen3nb.models.load import loaded
 from qwen3nb.records.details import DataFacts, SearchFacts, typed_details
+from qwen3nb.records.kept_runs import run_problems
 from qwen3nb.records.known_records import remember
 from qwen3nb.records.record import (
     Environment,
@@ -48,7 +49,7 @@ from qwen3nb.records.record import (
 from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import EVALUATES, ResultError, remove_unnamed, run_path
 from qwen3nb.records.stopped_early import may_be_reused
-from qwen3nb.records.verification import run_problems, unchanged_record
+from qwen3nb.records.verification import unchanged_record
 from qwen3nb.utils.atomic_files import (
     FileStamp,
     claim,

@@ -8,6 +8,7 @@
     releases/<name>/datacite.json  metadata to register a DOI with
     releases/<name>/verify.py      verifies it without this package
     releases/<name>/manifest-sha256.txt and others: the SHA-256 of every file
+    releases/checksums.jsonl       all releases ever frozen here
 
 The folder is a bag (BagIt, RFC 8493), which archives and libraries read. Older releases have no
 such lists: the digests are in ``release.json``, and results/ stands beside it.
@@ -30,9 +31,10 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.records import release_check
 from qwen3nb.records.known_records import KnownDigests, occasion_of_release, remember
-from qwen3nb.records.record import Result, safe_name
+from qwen3nb.records.record import CHECKSUMS, Result, safe_name
 from qwen3nb.records.release_check import PAYLOAD, TAGS
 from qwen3nb.records.results import Results
+from qwen3nb.records.side_files import STEM
 from qwen3nb.records.signatures import sign_file, signature_problem
 from qwen3nb.records.store import PROMPTS, load_results, records_under, verify_folder
 from qwen3nb.utils.atomic_files import (
@@ -48,6 +50,8 @@ from qwen3nb.utils.atomic_files import (
 )
 from qwen3nb.utils.book_settings import BookSettings, book_settings
 from qwen3nb.utils.code_version import __version__, git_commit
+from qwen3nb.utils.journal import Journal, append
+from qwen3nb.utils.schema import shortened
 from qwen3nb.utils.secrets import known_secrets, secret_files
 
 NOW = "results"  # instead of a release's name: the study's current records
@@ -68,6 +72,7 @@ _READ = (
     f"{PROMPTS}/mteb/results/*/*/*.json",
     "failed/*.json",
 )
+_ENTRY = re.compile(rf"{STEM} [0-9a-f]{{64}}")  # in the list of all releases
 _NAMED_BY_CONTENT = (".parquet", ".trec", ".qrels")
 _LEFT_OUT = ("logs", "partial")  # folders of results that a release leaves out
 _MAX_LISTED = 3  # problems that a message lists
@@ -107,6 +112,7 @@ def freeze(name: str, *, sign: Path | None = None) -> Path:
             if sign:
                 sign_file(work / TAGS, key=sign)
             digest = digest_of_release(work)
+        append(paths.releases() / CHECKSUMS, f"{name} {digest}", True)
         remember(occasion_of_release(name, frozen), digest)
     return target
 
@@ -259,20 +265,61 @@ def release_problems(folder: Path) -> list[str]:
             return [f"{_FILE} has the schema {facts['schema']!r}; expected {_SCHEMA!r}"]
         else:
             problems = list(release_check.problems(folder))
-            count = len(records_under(records_folder(folder), whole=False))
-            if facts["records"] != count:
-                problems.append(f"it has {count} records; {_FILE} says {facts['records']}")
+            problems += _problems_of_facts(
+                facts, records_under(records_folder(folder), whole=False)
+            )
         name, frozen = facts["name"], str(facts.get("frozen"))
         if _is_of_study(folder) and folder.name != name:
             problems.append(f"it was frozen as {name!r}: give the folder that name again")
         digest = digest_of_release(folder) if has_lists else ""
-        if KnownDigests().contradict(occasion_of_release(str(name), frozen), digest):
+        digests_in_list = set()
+        if _is_of_study(folder):
+            digests_in_list = _listed_releases().get(folder.name, set())
+        is_known_otherwise = KnownDigests().contradict(
+            occasion_of_release(str(name), frozen), digest
+        )
+        if is_known_otherwise or (digests_in_list and digest not in digests_in_list):
             problems.append("it was frozen here with other lists of files")
         return problems
     except (OSError, ValueError) as error:
         return [f"it cannot be read ({error})"]
     except (KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return [f"its {_FILE} is not that of a release: copy it back from where it was published"]
+
+
+def _problems_of_facts(facts: Mapping[str, Any], records: Results) -> Iterator[str]:
+    """Compare what the JSON of a release says of its records with these."""
+    expected = {"records": len(records), **software_and_data(records)}
+    for name, value in expected.items():
+        if facts[name] != value:
+            yield f"its {name} are {shortened(value)}; {_FILE} says {shortened(facts[name])}"
+
+
+def _listed_releases() -> dict[str, set[str]]:
+    """Return the digests of all releases ever frozen in this study, by name."""
+    digests: dict[str, set[str]] = {}
+    for entry in Journal(paths.releases() / CHECKSUMS).keys():  # noqa: SIM118 - it is no mapping
+        if _ENTRY.fullmatch(entry):  # others are reported by `problems_of_list`
+            name, _, digest = entry.partition(" ")
+            digests.setdefault(name, set()).add(digest)
+    return digests
+
+
+def problems_of_list() -> dict[Path, list[str]]:
+    """Return by path what is wrong of the list of all releases, and which of them were removed."""
+    problems = {}
+    file = paths.releases() / CHECKSUMS
+    journal = Journal(file)
+    if journal.damaged or not all(map(_ENTRY.fullmatch, journal.keys())):
+        problems[file] = ["a line is damaged, or is of no release; delete that line"]
+    for name in sorted(_listed_releases()):
+        release = paths.releases() / name
+        if not is_release(release):
+            problems[release] = [
+                "it was removed after it was frozen; if that was meant, delete its lines in "
+                f"{paths.shown(file)}"
+            ]
+    return problems
 
 
 def _is_of_study(release: Path) -> bool:
@@ -288,13 +335,23 @@ def signed_problems(folder: Path, signers: Path) -> list[str]:
     return [problem] if problem else []
 
 
+def newest_release(releases: Iterable[Path]) -> Path:
+    """Return the one of ``releases`` that was frozen last."""
+    return max(releases, key=when_frozen)
+
+
+def when_frozen(release: Path) -> str:
+    """Return when a release was frozen, in ISO 8601."""
+    return str(read_json(release / _FILE)["frozen"])
+
+
 def changes_since_signed(releases: Iterable[Path]) -> dict[Path, list[str]]:
     """Compare the study's results with the newest of ``releases``, file by file.
 
     Returns:
         What is wrong, by file: it was added, changed or removed since the release was signed.
     """
-    newest = max(releases, key=lambda release: str(read_json(release / _FILE)["frozen"]))
+    newest = newest_release(releases)
     base, signed_folder = paths.results(), records_folder(newest)
     names = {name for name in _files(base) if name.partition("/")[0] not in _LEFT_OUT}
     for pattern in _READ:

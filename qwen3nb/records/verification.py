@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -31,7 +31,7 @@ from qwen3nb.metrics.fusion_weights import (
     rows_for_folds,
     weight_grid,
 )
-from qwen3nb.metrics.retrieval import JUDGED, find_measure, score_run
+from qwen3nb.records.kept_runs import rescored_problems, run_problems
 from qwen3nb.records.known_records import KnownDigests
 from qwen3nb.records.record import (
     CHECKSUMS,
@@ -48,10 +48,8 @@ from qwen3nb.records.side_files import (
     StoredScores,
     StoredTop,
     files_in,
-    first_run_file,
     first_stage_file,
     named_files,
-    reranked_run_file,
 )
 from qwen3nb.records.stopped_early import why_left_out
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
@@ -60,7 +58,7 @@ from qwen3nb.utils.schema import shortened
 
 SUMMARY, SUMMARY_SCHEMA = "all_results.json", "qwen3nb.all-results/3"
 _ROUNDING = 1e-9  # tolerance between two computations of a number
-_SCORE_ROUNDING = 1e-6  # tolerance between a stored score and one computed from its run
+_SUM_ROUNDING = 1e-6  # tolerance of a query between its score and the sums of a fusion
 _TOLERANCE = 1e-5  # MTEB rounds some of its scores to five digits
 _CHANGED = "its content is not that of its checksum: it was changed after it was written"
 _OTHERWISE_KNOWN = (
@@ -144,7 +142,7 @@ class Verifier:
             problems_of_runs = list(run_problems(file, result, digest=self._digest))
             yield from problems_of_runs
             if not problems_of_runs:
-                yield from _rescored_problems(file, result)
+                yield from rescored_problems(file, result)
             yield from self._mteb_problems(file, result)
             if has_list:
                 yield from self._missing_mteb_file(file, result)
@@ -435,7 +433,7 @@ def fitted_problems(result: Result) -> Iterator[str]:
     held_out = np.zeros(FOLDS)
     np.add.at(held_out, folds, [scores[query] for query in queries])
     stated = totals[np.arange(FOLDS), rows]
-    if np.abs(held_out - stated).max() > _SCORE_ROUNDING * len(queries):
+    if np.abs(held_out - stated).max() > _SUM_ROUNDING * len(queries):
         yield "its held-out scores do not add up to the sums of its fusion"
 
 
@@ -452,89 +450,6 @@ def _location_problems(file: Path, result: Result) -> Iterator[str]:
         yield "is in the folder of a model with another identity"
     elif label != model.label:
         yield f"contains the model {model.label!r}"
-
-
-def run_problems(
-    file: Path, result: Result, *, digest: Callable[[Path], str] = sha256_file
-) -> Iterator[str]:
-    """Yield the problems of the runs of the record in ``file``."""
-    files = result.files
-    digests = {file.with_name(name): sha for name, sha in (files.runs | files.qrels).items()}
-    if files.first_run is not None:
-        digests[first_run_file(file, files)] = files.first_run["sha256"]
-    for run, expected in digests.items():
-        if not run.is_file():
-            yield f"its run {run.name} is missing"
-        elif digest(run) != expected:
-            yield f"its run {run.name} is not the one that was scored"
-
-
-def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
-    """Rescore the run of the record in ``file`` with its qrels; yield the differences."""
-    files = result.files
-    if not (files.runs and files.qrels):
-        return
-    run: dict[str, dict[str, float]] = {}
-    qrels: dict[str, dict[str, float]] = {}
-    try:
-        # Lines of TREC: query, ``Q0``, document, rank, score, tag.
-        for query, _, document, _, score, _ in _rows(reranked_run_file(file, files), fields=6):
-            run.setdefault(query, {})[document] = float(score)
-        for name in files.qrels:
-            # Lines of qrels: query, 0, document, grade.
-            for query, _, document, grade in _rows(file.with_name(name), fields=4):
-                qrels.setdefault(query, {})[document] = float(grade)
-    except ValueError as error:
-        yield f"its run or its qrels cannot be read ({error})"
-        return
-    metrics = [column for column in result.per_query if _is_search_metric(column)]
-    if result.data.complete and JUDGED in metrics:  # every document counts as judged
-        metrics.remove(JUDGED)
-    threshold = result.data.relevance_threshold or 1
-    # zeros: a query counts as 0 if none of its judged documents is relevant.
-    computed = score_run(qrels, run, metrics, threshold=threshold, zeros=True)
-    for metric in metrics:
-        yield from _column_problems(metric, result.per_query[metric], computed[metric])
-
-
-def _is_search_metric(column: str) -> bool:
-    """Return whether a column holds a metric that a run gives, such as ``nDCG@10``.
-
-    A run has no ties, as each program orders them in its own way.
-    """
-    measure = find_measure(column)
-    return measure is not None and not measure.averages_ties
-
-
-def _column_problems(
-    name: str, stated: Mapping[str, float], computed: Mapping[str, float]
-) -> Iterator[str]:
-    """Yield the first score of a column that its run and its qrels don't give."""
-    for query, value in computed.items():
-        if query not in stated:
-            yield f"{name} has no score of query {query!r}, which its qrels judge"
-            return
-        is_equal = abs(stated[query] - value) <= _SCORE_ROUNDING
-        if not is_equal:
-            yield (
-                f"{name} of query {query!r} is {stated[query]}, its run and its qrels give {value}"
-            )
-            return
-    without_judgements = sorted(stated.keys() - computed.keys())
-    if without_judgements:
-        yield f"{name} has scores of {shortened(without_judgements)}, which its qrels do not judge"
-
-
-def _rows(file: Path, *, fields: int) -> Iterator[list[str]]:
-    """Yield the fields of each line of a run or of qrels."""
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            values = line.split()
-            if len(values) != fields:
-                raise ValueError(
-                    f"{file.name}: line {number} has {len(values)} fields; expected {fields}"
-                )
-            yield values
 
 
 def unchanged_record(file: Path, *, alone: bool = False) -> Result:
@@ -615,7 +530,32 @@ def folder_problems(folder: Path) -> dict[Path, list[str]]:
     problems_of_summary = list(_summary_problems(summary))
     if problems_of_summary:
         problems_by_file[summary] = problems_of_summary
+    for file in _mteb_files_of_no_record(folder):
+        problem = _check_mteb_file(file).problem
+        if problem:
+            problems_by_file[file] = [problem]
     return problems_by_file
+
+
+def _mteb_files_of_no_record(folder: Path) -> Iterator[Path]:
+    """Yield MTEB's files that no record of a folder may be of, so that `Verifier` reads none.
+
+    A killed evaluation leaves such files, which it has listed.
+    """
+    recorded = set()
+    for record in folder.glob("*/seed_*/*.json"):
+        _, _, identity = record.parents[1].name.rpartition("-")
+        recorded |= {(identity, record.name), (identity, _META)}
+    folders_of_models: dict[str, list[Path]] = {}
+    for folder_of_model in sorted(folder.glob("mteb/results/*/*")):
+        folders_of_models.setdefault(folder_of_model.name[:8], []).append(folder_of_model)
+    for identity, folders in folders_of_models.items():
+        # Records are in folders that have eight digits of the identity.
+        is_one_model = len({folder_of_model.name for folder_of_model in folders}) == 1
+        for folder_of_model in folders:
+            for file in sorted(folder_of_model.glob("*.json")):
+                if not is_one_model or (identity, file.name) not in recorded:
+                    yield file
 
 
 def removed_records(folder: Path) -> list[Path]:

@@ -42,8 +42,8 @@ from qwen3nb.execution.publish import NotebookRun
 from qwen3nb.models.load import load_model
 from qwen3nb.models.types import Stats
 from qwen3nb.records.failures import failed_runs
-from qwen3nb.records.record import Environment, MTEBScore, Result
-from qwen3nb.records.releases import freeze, released
+from qwen3nb.records.record import CHECKSUMS, Environment, MTEBScore, Result
+from qwen3nb.records.releases import freeze, problems_of_list, released
 from qwen3nb.records.side_files import named_files
 from qwen3nb.records.store import load_results, result_files, verify
 from qwen3nb.utils.atomic_files import sha256_json, write_text
@@ -411,6 +411,8 @@ def whole_grades(folder):
 
 # A release.
 
+RELEASES = f"releases/{CHECKSUMS}"
+
 
 def freeze_once(folder):
     if not (folder / "releases" / "v1").exists():
@@ -423,13 +425,17 @@ def prepare_release(folder):
 
 
 def frozen(folder):
-    """What is in the release, without the day; every other file is the study's."""
-    dated = (".lock", ".cff", "e.json", "bag-info.txt", "tagmanifest-sha256.txt")
+    """What is in the release, without the day; every other file is the study's.
+
+    A release may lack its line in the list of releases: it is appended after the release is there.
+    """
+    dated = (".lock", ".cff", "e.json", "bag-info.txt", "tagmanifest-sha256.txt", RELEASES)
     return {name: data for name, data in tree(folder).items() if not name.endswith(dated)}
 
 
 def whole_release(folder):
     assert verify() == []
+    assert problems_of_list() == {}
     assert not (folder / "releases" / "v1").exists() or len(released("v1")) == 1
 
 

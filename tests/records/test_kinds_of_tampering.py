@@ -22,7 +22,13 @@ from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.metrics.query_scores import QueryScores
 from qwen3nb.records.record import Result
 from qwen3nb.records.release_check import PAYLOAD, TAGS
-from qwen3nb.records.releases import freeze, records_folder, release_problems
+from qwen3nb.records.releases import (
+    all_releases,
+    freeze,
+    problems_of_list,
+    records_folder,
+    release_problems,
+)
 from qwen3nb.records.side_files import encode_scores
 from qwen3nb.records.store import result_files, verify_folder
 from qwen3nb.records.verification import Verifier, folder_problems, removed_records
@@ -54,6 +60,8 @@ def study(made, home, monkeypatch):
     monkeypatch.setenv("QWEN3NB_CACHE", str(made / "cache"))
     for name in ("results", "releases"):
         shutil.copytree(made / name, home / name, copy_function=os.link)
+    own_list = home / "releases" / LIST  # a later release is appended to it
+    write_bytes(own_list, own_list.read_bytes())
     return home
 
 
@@ -72,8 +80,12 @@ def all_problems(study, table):
     """What `qwen3nb verify` names in the results of a study, or in its release."""
     if table != "release":
         return problems_in(study / "results")
-    release = study / "releases" / "v1"
-    return release_problems(release) + problems_in(records_folder(release))
+    problems = []
+    for release in all_releases():
+        problems += release_problems(release) + problems_in(records_folder(release))
+    for problems_of_one in problems_of_list().values():
+        problems += problems_of_one
+    return problems
 
 
 def record_of(study, model="a", task=TASK):
@@ -338,6 +350,8 @@ _ONLY_PLAIN = {
     ("mteb", "a damaged line in its list"),
     ("mteb", "a line of another form in its list"),
     ("mteb", "replaced as by a later evaluation"),
+    *(("mteb", f"a result invented{how}") for how in ("", " of another model", ", with its line")),
+    *(("release", kind) for kind in ("removed", "removed with its lines", "renamed")),
     *(("release", f"the list of {kind}") for kind in ("files", "lists")),
     *(("release", f"the list of {kind} emptied") for kind in ("files", "lists")),
     *(("release", f"the list of {kind} removed") for kind in ("files", "lists")),
@@ -595,6 +609,14 @@ def as_by_a_later_evaluation(study):
     write_bytes(file.with_name(LIST), file.with_name(LIST).read_bytes() + line)
 
 
+def mteb_invented(study, *, folder="", listed=False):
+    """Add a result of MTEB of which there is no record."""
+    target = mteb_folder(study).with_name(folder or mteb_folder(study).name)
+    file = write_text(target / "New.json", (mteb_folder(study) / f"{TASK}.json").read_text())
+    if listed:
+        in_mteb_list(line_of(f"{file.name} {sha256_file(file)}", True))(study)
+
+
 def in_mteb_list(line):
     def deed(study):
         file = mteb_folder(study) / LIST
@@ -611,6 +633,9 @@ def mteb_taken_back(study):
 
 
 MTEB = {
+    "a result invented": mteb_invented,
+    "a result invented of another model": partial(mteb_invented, folder="0" * 40),
+    "a result invented, with its line": partial(mteb_invented, listed=True),
     "result removed, and taken back": mteb_taken_back,
     "a damaged line in its list": in_mteb_list(b'\n00000000 ["junk",true]\n'),
     "a line of another form in its list": in_mteb_list(raw_line(b"[5]")),
@@ -702,7 +727,26 @@ def without_lists_at_all(study):
     as_without_lists(study)
 
 
+def in_list_of_releases(line):
+    def deed(study):
+        file = study / "releases" / LIST
+        write_bytes(file, file.read_bytes() + line)
+
+    return deed
+
+
+def removed_with_its_lines(study):
+    shutil.rmtree(bag(study))
+    (study / "releases" / LIST).unlink()
+
+
 RELEASES = {
+    "removed": lambda s: shutil.rmtree(bag(s)),
+    "removed with its lines": removed_with_its_lines,
+    "renamed": lambda s: bag(s).rename(bag(s).with_name("v2")),
+    "a release of the list alone": in_list_of_releases(line_of(f"v0 {'0' * 64}", True)),
+    "a line of another form in the list": in_list_of_releases(line_of(f"../v {'0' * 64}", True)),
+    "a damaged line in the list": in_list_of_releases(b'\n00000000 ["junk",true]\n'),
     "a page": in_bag("data/pages/page.ipynb"),
     "a page removed": without("data/pages/page.ipynb"),
     "a page added": in_bag("data/pages/more.ipynb"),
@@ -740,11 +784,11 @@ RELEASES = {
     "the list of lists removed": without(TAGS),
 }
 # Frozen again, at a time of one's own.
-RELEASES_BEYOND = {"its time": 6}
+RELEASES_BEYOND = {"its time": 6}  # with its line in the list of releases
 
 
 def recompute_release(study):
-    """Write the lists of a release as its files are now."""
+    """Write the lists of a release as its files are now, and the list of all releases."""
     folder = bag(study)
     files = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
     for name, listed in (
@@ -755,6 +799,8 @@ def recompute_release(study):
         write_text(
             folder / name, "".join(f"{sha256_file(folder / each)}  {each}\n" for each in names)
         )
+    with_digest = line_of(f"v1 {sha256_file(folder / TAGS)}", True)
+    in_list_of_releases(with_digest)(study)
 
 
 def do(study, table, kind, level):
@@ -796,7 +842,11 @@ BEYOND = {
     (table, kind, "all"): number
     for table, (_, beyond) in TABLES.items()
     for kind, number in beyond.items()
-} | {("mteb", "replaced as by a later evaluation", "plain"): 4}
+} | {
+    ("mteb", "replaced as by a later evaluation", "plain"): 4,
+    ("mteb", "a result invented, with its line", "plain"): 2,
+    ("release", "removed with its lines", "plain"): 3,
+}
 
 
 def test_there_are_enough_kinds():
@@ -888,6 +938,27 @@ def test_a_metric_of_other_scores_is_named_by_itself(study, columns, parts, word
     task = replace(result.task, mteb=None)
     replace(result, metrics=metrics, task=task, run="later").save(study / "results")
     assert Verifier().check(record_of(study)) == [words]
+
+
+def test_best_documents_are_those_of_the_run(study):
+    result = Result.load(record_of(study))
+    top = {query: documents[::-1] for query, documents in result.top.items()}
+    task = replace(result.task, mteb=None)
+    replace(result, top=top, task=task, run="later").save(study / "results")
+    (problem,) = Verifier().check(record_of(study))
+    assert problem == "its best documents of query 'q0' are not those of its run"
+
+
+@pytest.mark.parametrize(("fact", "value"), [("records", 5), ("versions", {}), ("data", {})])
+def test_what_a_release_says_of_its_records_follows_from_them(study, tmp_path, fact, value):
+    """On a machine whose cache knows nothing of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QWEN3NB_CACHE", str(tmp_path / "empty"))
+        file = bag(study) / "release.json"
+        write_text(file, json.dumps(read(file) | {fact: value}))
+        recompute_release(study)
+        (problem,) = release_problems(bag(study))
+    assert f"; release.json says {value}" in problem
 
 
 def test_a_list_makes_no_folder_outside(study):

@@ -14,7 +14,7 @@ from helpers.records import make, noisy
 
 from qwen3nb import paths
 from qwen3nb.answers.changes import diff
-from qwen3nb.records.record import Environment
+from qwen3nb.records.record import CHECKSUMS, Environment
 from qwen3nb.records.releases import ReleaseError, digest_of_release, freeze, released
 from qwen3nb.records.store import verify
 from qwen3nb.utils.atomic_files import (
@@ -109,7 +109,8 @@ def without_lists(folder):
         part.rename(folder / part.name)
     (folder / "data").rmdir()
     files = [file for file in folder.rglob("*") if file.is_file() and file.name != "release.json"]
-    # Frozen by version 0.1, so that the cache does not know it.
+    # Frozen by version 0.1, which had no list of releases, and unknown to the cache.
+    (folder.parent / CHECKSUMS).unlink()
     of_then = {"schema": "qwen3nb.release/1", "frozen": "2026-11-22T09:00:00+00:00"}
     facts = json.loads((folder / "release.json").read_text()) | of_then
     facts["files"] = {file.relative_to(folder).as_posix(): sha256_file(file) for file in files}
@@ -241,6 +242,7 @@ def test_what_a_killed_freeze_leaves_is_no_release(study, cli):
     left = folder.with_name(".v1.1a2b3c4d-4711-9f8e7d6c.tmp")
     (folder / "release.json").unlink()
     folder.rename(left)
+    (left.parent / CHECKSUMS).unlink()  # it is listed at the end
     assert cli("verify").exit_code == 0
 
 

@@ -120,24 +120,30 @@ def verify(
 
     A change is named even if its checksums were recomputed, if the cache knows what was there: by
     an evaluation, a freeze or an earlier `verify`. Eight kinds of changes need a key: (1) a record
-    rewritten as of another run or time, or put back to an earlier one, (2) one invented, (3) one
-    removed with its lines in the list, or these in another order, (4) MTEB's result replaced as by
-    a later evaluation, (5) time and reasons of failures in all_results.json, (6) a release frozen
-    again under its name, (7) what the cache knows, (8) where it knows no such record, some 50
-    fields that nothing repeats: sizes, clusters, categories, texts, prompts, options, versions,
-    device, cost, names of run, qrels and MTEB's result. Scores that were wrong from the start are
-    not detected.
+    rewritten as of another run or time, or put back to an earlier one, (2) a record or a result of
+    MTEB invented, (3) a record or release removed with its lines in the list, or these in another
+    order, (4) MTEB's result replaced as by a later evaluation, (5) all_results.json removed, or in
+    it the time, reasons of failures, the order, or an option that no record has, (6) a release
+    frozen again under its name, (7) what the cache knows, (8) where it knows no such record,
+    queries left out of all that repeats them, or some 50 fields that nothing repeats: sizes,
+    clusters, categories, texts, prompts, options, versions, device, cost, names of run, qrels and
+    MTEB's result. Scores that were wrong from the start are not detected.
 
     With --signed KEY.pub, or a file of allowed signers, releases have to be signed by that key
     (`qwen3nb freeze --sign`), and results/ has to be that of the newest one. This shows all eight.
+    It prints the newest release's name and time: compare them with what you published, as no key
+    shows that a newer one is gone.
     """
     from qwen3nb.records.releases import (
         all_releases,
         changes_since_signed,
         is_release,
+        newest_release,
+        problems_of_list,
         records_folder,
         release_problems,
         signed_problems,
+        when_frozen,
     )
     from qwen3nb.records.store import check_files, record_folders, result_files
     from qwen3nb.records.verification import folder_problems
@@ -184,10 +190,15 @@ def verify(
             verified += 1
             if messages:
                 problems[file] = messages
+    if not files or compares_with_signed:
+        problems |= problems_of_list()
+    signed_text = ""
     if compares_with_signed:
         valid_releases = [release for release in releases_of_study if release not in problems]
         if valid_releases:
             problems |= changes_since_signed(valid_releases)
+            newest = newest_release(valid_releases)
+            signed_text = f"signed as {newest.name}, frozen {when_frozen(newest)}"
         else:
             problems[paths.releases()] = [f"no release is signed by {signed}"]
     for path in folders:
@@ -200,6 +211,8 @@ def verify(
         _print_problems(problems)
         consistent = len([file for file in records if file not in problems])
         click.echo(_verified_text(consistent, of=len(records), unchanged=len(records) - verified))
+        if signed_text and not problems:
+            click.echo(signed_text)
     if problems:
         sys.exit(1)
 

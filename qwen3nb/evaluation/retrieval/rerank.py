@@ -52,9 +52,9 @@ from qwen3nb.models.load import loaded_scorer
 from qwen3nb.models.model import Model
 from qwen3nb.models.rerankers import Reranker, RerankError
 from qwen3nb.records.details import DataFacts, FirstRun, RunFiles, SearchFacts
+from qwen3nb.records.kept_runs import run_problems
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.records.side_files import first_run_file, first_stage_file, reranked_run_file, run_path
-from qwen3nb.records.verification import run_problems
 from qwen3nb.tiers import BENCHMARKS, NANO, TIERS
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
 from qwen3nb.utils.choices import check_choice, split_names

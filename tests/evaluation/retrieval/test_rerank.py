@@ -25,6 +25,7 @@ from qwen3nb.evaluation.retrieval.rerank import dataset_rows, rerank, rerank_ite
 from qwen3nb.evaluation.run import EvaluationError, EvaluationRun
 from qwen3nb.evaluation.studies import lora_runs
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
+from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers import Reranker, load_reranker
@@ -34,6 +35,7 @@ from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import verify_files
 from qwen3nb.tiers import Tier
+from qwen3nb.utils.atomic_files import sha256_file
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +93,51 @@ def test_search_then_rerank_in_one_call(reranker, beir):
         assert [scores[d] for d in sorted(scores)] == score.log_odds.tolist()
     assert result.search.counts["pairs"] == sum(map(len, reranked.values()))
     assert "extra" not in collection.qrels
+
+
+def with_first_run(result, change):
+    """Change the run of the first stage, and its digest in the record."""
+    run = change({query: dict(scores) for query, scores in first_run(result).items()})
+    file = write_run(first_run_file(result.path(), result.files), run, tag="bm25")
+    first = {"name": file.name, "sha256": sha256_file(file)}
+    return replace(result, files=replace(result.files, first_run=first))
+
+
+def with_column(result, name):
+    """Change a column of scores, and what follows from it."""
+    column = {query: value / 2 + 0.1 for query, value in result.per_query[name].items()}
+    per_query = {**result.per_query, name: column}
+    metrics = dict(result.metrics)
+    for metric, stated in metrics.items():
+        metrics[metric] = aggregate(per_query, how=stated.how, columns=stated.columns)
+    return replace(result, per_query=per_query, metrics=metrics)
+
+
+def with_other_documents(run):
+    return {query: {f"{name}-2": score for name, score in run[query].items()} for query in run}
+
+
+def in_reverse(run):
+    return {query: {name: -score for name, score in run[query].items()} for query in run}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r: with_first_run(r, with_other_documents), "ranks other documents than those of"),
+        (lambda r: with_first_run(r, in_reverse), "first nDCG@10 of query"),
+        (lambda r: with_column(r, "first Recall@10"), "first Recall@10 of query"),
+        (lambda r: with_column(r, "gain nDCG@10"), "gain nDCG@10 of query"),
+        (lambda r: with_column(r, "oracle nDCG@10"), "oracle nDCG@10 of query"),
+    ],
+    ids=["documents", "order", "recall", "gain", "best order"],
+)
+def test_what_a_record_says_of_its_first_stage_follows_from_the_run(reranker, beir, change, words):
+    """As rewritten with this package, so that every checksum and list holds."""
+    (result,) = run_suite(reranker, [beir], depth=10, runs=True).results
+    changed = replace(change(result), run="later")
+    (problems,) = verify_files([changed.save()]).values()
+    assert words in problems[0]
 
 
 def test_rerankers_share_the_run_of_the_first_stage(reranker, beir, tmp_path):
