@@ -138,7 +138,11 @@ def _gain_problems(result: Result) -> Iterator[str]:
             yield f"{column}: expected the columns {metric} and {first_column}, too"
             continue
         first_scores = scores[first_column]
-        gains = {query: score - first_scores[query] for query, score in scores[metric].items()}
+        gains = {
+            query: score - first_scores[query]
+            for query, score in scores[metric].items()
+            if query in first_scores
+        }
         yield from _column_problems(column, scores[column], gains)
 
 

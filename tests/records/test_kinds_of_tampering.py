@@ -993,7 +993,8 @@ def test_a_key_closes_what_is_left(study, key, cli, monkeypatch):
     assert (unsigned.exit_code, "it is not signed" in unsigned.output) == (1, True)
     shutil.rmtree(study / "releases" / "v1")
     assert cli("freeze", "v1", "--sign", key).exit_code == 0
-    assert cli("verify", "--signed", public).exit_code == 0
+    verified = cli("verify", "--signed", public)
+    assert (verified.exit_code, "\nsigned as v1, frozen 20" in verified.output) == (0, True)
     kept = shutil.copytree(study, study.with_name("kept"), copy_function=os.link)
     for table, kind, level in sorted(BEYOND, key=str):
         put_back(study, kept)
