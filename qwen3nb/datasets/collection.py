@@ -659,7 +659,8 @@ def collection_of_part(
         name,
         documents,
         queries,
-        qrels={query: grades for query, grades in judgements.items() if query in queries},
+        # In the order of the queries: MTEB has judgements in another one each time.
+        qrels={query: judgements[query] for query in queries if query in judgements},
         candidates=data["top_ranked"],
         skip_self=bool(task.ignore_identical_ids),
         language=_language(task_languages(task.metadata, subset)),

@@ -322,9 +322,12 @@ def _judged_run(task: AbsTask, part: Slice, rankings: Any) -> tuple[Any, Any]:
     Some tasks exclude the document with the query's own id. Others merge the queries of one user:
     with the best score of every document, and their (equal) judgements.
     """
-    queries = set(ColumnValues(part.data["queries"], "id"))
+    all_judgements = part.data["relevant_docs"]
+    # In the order of the queries: MTEB has judgements in another one each time.
     judgements = {
-        query: grades for query, grades in part.data["relevant_docs"].items() if query in queries
+        query: all_judgements[query]
+        for query in ColumnValues(part.data["queries"], "id")
+        if query in all_judgements
     }
     if task.ignore_identical_ids:
         rankings = {query: _without_document(query, scores) for query, scores in rankings.items()}

@@ -1,5 +1,7 @@
 """Scores per query and per part, by hand and beside MTEB's."""
 
+from math import log2
+from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +9,7 @@ from datasets import Dataset, DatasetDict
 from helpers.mteb_tasks import WORDS, loaded, search_data
 from helpers.search_texts import search_part
 
+from qwen3nb.datasets.collection import collection_of_part
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.evaluate import data_counts
 from qwen3nb.evaluation.mteb.per_query import SearchTexts, score_task
@@ -52,6 +55,20 @@ def test_a_query_without_a_relevant_document_counts_as_0_and_one_without_judgeme
     assert score_task(task, ranked, outcome({"test": {"default": 0.5}})) == scores
     with pytest.raises(EvaluationError, match="SciFact: MTEB's ndcg_at_10 is 0.9, the per-query"):
         score_task(task, ranked, outcome({"test": {"default": 0.9}}))
+
+
+def test_scores_are_in_the_order_of_the_queries():
+    """MTEB groups judgements in another order each time, and records are compared by digests."""
+    data = collection({"b": {"d1": 1}, "a": {"d2": 1}, "c": {"d1": 1}})
+    data["relevant_docs"] = {query: data["relevant_docs"][query] for query in ("c", "b", "a")}
+    task = loaded("SciFact", {"default": {"test": data}})
+    ranked = {"default": {"test": {query: {"d1": 0.9, "d2": 0.1} for query in "abc"}}}
+    expected = fmean([1, 1, 1 / log2(3)])
+    scores = score_task(task, ranked, outcome({"test": {"default": expected}}))
+    queries = list(data["queries"]["id"])
+    assert queries == ["b", "a", "c"]
+    assert list(scores.per_query["nDCG@10"]) == list(scores.top) == list(scores.qrels) == queries
+    assert list(collection_of_part(task, "default", "test", name="all").qrels) == queries
 
 
 @pytest.mark.parametrize("order", [1, -1])
