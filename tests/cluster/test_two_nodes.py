@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,12 @@ from qwen3nb.vectors.block_file import damaged_shards, read_manifest
 from qwen3nb.vectors.encode_file import encode_to_file
 from qwen3nb.vectors.text_files import read_texts
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration]
+# The oldest Ray that is supported leaves files and processes of its own open.
+if version("ray").startswith("2.49."):
+    for leak in ("_io.FileIO name='/dev/null'", "function Popen.__del__"):
+        of_ray = f"ignore:.*<{leak}:pytest.PytestUnraisableExceptionWarning"
+        pytestmark.append(pytest.mark.filterwarnings(of_ray))
 
 MARK = "QWEN3NB_TEST_CLUSTER"
 STORE = 80 << 20  # bytes of shared memory of a node, near the least that Ray takes
@@ -321,7 +327,8 @@ def test_a_restarted_node_that_evaluates_another_folder_delivers_nothing(
     lines = [line for line in capsys.readouterr().err.splitlines() if "refused" in line]
     assert len(lines) == 1, lines
     differ = rf"the record of {tasks} is of another there-m[12] than here, of identity \w+"
-    assert re.fullmatch(rf"node right is refused: {differ}", lines[0])
+    # Ray 2.49 still lists the killed node of that name, so an id tells the two apart.
+    assert re.fullmatch(rf"node right( \(\w+\))? is refused: {differ}", lines[0])
     for name in ("m1", "m2"):
         evaluate(f"~/{name}", tasks=tasks, output=tmp_path / "here", show_progress=False)
     here = {result.model.identity: result.per_query for result in load_results(tmp_path / "here")}
