@@ -13,7 +13,7 @@ from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.schema import shortened
 
-ByQuery = dict[str, dict[str, float]]  # a number per query and document
+_ByQuery = dict[str, dict[str, float]]  # a number per query and document
 
 _ROUNDING = 1e-6  # tolerance between a stored score and one computed from its run
 # Columns of a reranker: of its first stage, the difference to it, and of the best order.
@@ -43,7 +43,7 @@ def rescored_problems(file: Path, result: Result) -> Iterator[str]:
     files = result.files
     if not files.runs:
         return
-    first_run: ByQuery = {}
+    first_run: _ByQuery = {}
     try:
         run = _read_run(reranked_run_file(file, files))
         qrels = _read_qrels(file.with_name(name) for name in files.qrels)
@@ -52,7 +52,7 @@ def rescored_problems(file: Path, result: Result) -> Iterator[str]:
     except ValueError as error:
         yield f"its run or its qrels cannot be read ({error})"
         return
-    if qrels:
+    if files.qrels:  # an empty file judges no query, which differs from none
         yield from _score_problems(result, run, qrels)
     if result.top is not None:
         yield from _top_problems(result.top, run)
@@ -62,7 +62,7 @@ def rescored_problems(file: Path, result: Result) -> Iterator[str]:
 
 
 def _score_problems(
-    result: Result, run: ByQuery, qrels: ByQuery, *, prefix: str = ""
+    result: Result, run: _ByQuery, qrels: _ByQuery, *, prefix: str = ""
 ) -> Iterator[str]:
     """Compare the columns of scores whose names begin with ``prefix`` with a run."""
     columns = {}
@@ -108,7 +108,7 @@ def _column_problems(
 
 
 def _first_stage_problems(
-    result: Result, run: ByQuery, first_run: ByQuery, qrels: ByQuery
+    result: Result, run: _ByQuery, first_run: _ByQuery, qrels: _ByQuery
 ) -> Iterator[str]:
     """Compare what a reranker's record says of its first stage with the first stage's run."""
     candidates = {query: scores.keys() for query, scores in first_run.items()}
@@ -116,7 +116,7 @@ def _first_stage_problems(
     if reranked != candidates:
         yield "its run ranks other documents than those of its first stage"
         return
-    if not qrels:
+    if not result.files.qrels:
         return
     yield from _score_problems(result, first_run, qrels, prefix=_FIRST)
     best_order = {
@@ -146,7 +146,7 @@ def _gain_problems(result: Result) -> Iterator[str]:
         yield from _column_problems(column, scores[column], gains)
 
 
-def _top_problems(top: Mapping[str, Sequence[str]], run: ByQuery) -> Iterator[str]:
+def _top_problems(top: Mapping[str, Sequence[str]], run: _ByQuery) -> Iterator[str]:
     """Yield the first query whose best documents are not those of the run."""
     depth = max(map(len, top.values()), default=0)
     for query in sorted({*top, *run}):
@@ -156,17 +156,17 @@ def _top_problems(top: Mapping[str, Sequence[str]], run: ByQuery) -> Iterator[st
             return
 
 
-def _read_run(file: Path) -> ByQuery:
+def _read_run(file: Path) -> _ByQuery:
     """Return the scores in a run: lines of query, ``Q0``, document, rank, score, tag."""
-    run: ByQuery = {}
+    run: _ByQuery = {}
     for query, _, document, _, score, _ in _rows(file, fields=6):
         run.setdefault(query, {})[document] = float(score)
     return run
 
 
-def _read_qrels(files: Iterable[Path]) -> ByQuery:
+def _read_qrels(files: Iterable[Path]) -> _ByQuery:
     """Return the grades in qrels: lines of query, 0, document, grade."""
-    qrels: ByQuery = {}
+    qrels: _ByQuery = {}
     for file in files:
         for query, _, document, grade in _rows(file, fields=4):
             qrels.setdefault(query, {})[document] = float(grade)

@@ -30,7 +30,7 @@ def problems(folder, scores=SCORES, *, qrels=QRELS, first_run=FIRST_RUN, top=Non
     run = write_text(file.with_name("Search.0123456789ab.trec"), RUN)
     first = write_text(folder / "first_stages" / "first.trec", first_run)
     digests = {}
-    if qrels:
+    if qrels is not None:
         judged = write_text(file.with_name("Search.0123456789ab.qrels"), qrels)
         digests = {judged.name: sha256_file(judged)}
     files = RunFiles(
@@ -47,7 +47,7 @@ def test_what_was_computed_by_hand_follows(tmp_path):
     best = {"q1": ["d1", "d3", "d2"], "q2": ["d1"]}
     assert problems(tmp_path) == []
     assert problems(tmp_path, top=best) == []
-    assert problems(tmp_path, qrels="") == []
+    assert problems(tmp_path, qrels=None) == []
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -69,13 +69,19 @@ def test_a_gain_is_the_difference_of_two_columns(tmp_path, missing):
     assert problems(tmp_path, scores) == [words]
 
 
+def test_qrels_without_a_line_are_not_as_if_none_were_kept(tmp_path):
+    found = problems(tmp_path, qrels="")
+    for name in SCORES.keys() - {"gain MRR@10"}:  # which follows from two columns
+        assert f"{name} has scores of ['q1', 'q2'], which its qrels do not judge" in found
+
+
 def test_a_gain_is_compared_without_qrels(tmp_path):
     scores = SCORES | {"gain MRR@10": {"q1": 0.9, "q2": 0.0}}
-    (problem,) = problems(tmp_path, scores, qrels="")
+    (problem,) = problems(tmp_path, scores, qrels=None)
     assert "gain MRR@10 of query 'q1' is 0.9" in problem
 
 
-@pytest.mark.parametrize("qrels", [QRELS, ""])
+@pytest.mark.parametrize("qrels", [QRELS, None])
 def test_a_reranker_ranks_the_documents_of_its_first_stage(tmp_path, qrels):
     other = FIRST_RUN.replace("d2", "d4")
     (problem,) = problems(tmp_path, qrels=qrels, first_run=other)
