@@ -345,13 +345,12 @@ def when_frozen(release: Path) -> str:
     return str(read_json(release / _FILE)["frozen"])
 
 
-def changes_since_signed(releases: Iterable[Path]) -> dict[Path, list[str]]:
-    """Compare the study's results with the newest of ``releases``, file by file.
+def changes_since_signed(newest: Path) -> dict[Path, list[str]]:
+    """Compare the study's results with its newest release, file by file.
 
     Returns:
         What is wrong, by file: it was added, changed or removed since the release was signed.
     """
-    newest = newest_release(releases)
     base, signed_folder = paths.results(), records_folder(newest)
     names = {name for name in _files(base) if name.partition("/")[0] not in _LEFT_OUT}
     for pattern in _READ:

@@ -168,7 +168,8 @@ def _open(file: SideFile) -> pq.ParquetFile:
             f"{shortened(sorted(unexpected))}"
         )
     # Text has an offset of 8 bytes for each value, besides.
-    size = sum(_unpacked_size(file, content, chunk) + 8 * chunk.num_values for chunk in chunks)
+    with _parquet(file):
+        size = sum(_unpacked_size(file, content, chunk) + 8 * chunk.num_values for chunk in chunks)
     if size > _LARGEST:
         raise ResultError(
             f"{paths.shown(file.path)}: it would take {size:,} bytes of memory; expected at "
@@ -192,10 +193,16 @@ def _column_chunks(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
 
 
 def _rows_of_groups(footer: pq.FileMetaData) -> int:
-    """Return the number of rows in a Parquet file, whose sum is stated besides."""
+    """Return the number of rows in a Parquet file, whose sum is stated besides.
+
+    Raises:
+        PageError: the sum is another one.
+    """
     rows = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
     if sum(rows) != footer.num_rows or min(rows, default=0) < 0:
-        raise OSError(f"its groups have {shortened(rows)} rows; its footer says {footer.num_rows}")
+        raise PageError(
+            f"its groups have {shortened(rows)} rows; its footer says {footer.num_rows}"
+        )
     return footer.num_rows
 
 
@@ -204,14 +211,12 @@ def _unpacked_size(file: SideFile, content: bytes, chunk: pq.ColumnChunkMetaData
 
     Raises:
         ResultError: the footer of the file says something else.
+        PageError: these are no pages.
     """
     start = chunk.data_page_offset
     if chunk.has_dictionary_page:
         start = chunk.dictionary_page_offset
-    try:
-        stored_pages = [*pages(content, start=start, size=chunk.total_compressed_size)]
-    except PageError as error:
-        raise ResultError(f"{paths.shown(file.path)}: not Parquet ({error})") from None
+    stored_pages = [*pages(content, start=start, size=chunk.total_compressed_size)]
     if not all(page.is_plain for page in stored_pages):
         raise ResultError(f"{paths.shown(file.path)}: expected plain columns, as records have")
     values = sum(page.values for page in stored_pages)
@@ -230,7 +235,7 @@ def _parquet(file: SideFile) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:  # the latter of a damaged page
+    except (pa.ArrowException, OSError, PageError) as error:  # OSError of a damaged page
         message = " ".join(str(error).split())
         raise ResultError(f"{paths.shown(file.path)}: not Parquet ({message})") from None
 

@@ -17,7 +17,7 @@ from qwen3nb.utils.atomic_files import decoded_json
 _MEBIBYTE = 1 << 20
 JSON_BYTES = 256 * _MEBIBYTE  # a log of a long training has 100 MB
 TOML_BYTES = 16 * _MEBIBYTE
-# Such a log has a fifth of them. They take 240 and 60 bytes of memory, 500 MB each at most.
+# One takes some 240 and 60 bytes of memory, so all of them 500 MB each.
 _MOST_CONTAINERS = 2_000_000  # objects and lists
 _MOST_VALUES = 8_000_000  # in these
 

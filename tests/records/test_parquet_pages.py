@@ -71,7 +71,8 @@ def test_a_dictionary_is_seen():
         (b"\x1c" * 9, "nests too deep"),
         (b"\x19\0\0", "a value of type 9"),
         (b"\x15" + b"\xff" * 11, "too long a number"),
-        (b"\x25\x02\x15\x09\0", "is cut|states no sizes|ends elsewhere"),
+        (b"\x25\x02\x15\x09\0", "states no sizes"),  # a packed size of -5
+        (b"\x25\x02\x15\x0a\0", "ends elsewhere"),  # of 5, after which there is nothing
     ],
 )
 def test_other_bytes_are_refused(content, words):

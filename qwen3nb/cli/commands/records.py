@@ -196,8 +196,8 @@ def verify(
     if compares_with_signed:
         valid_releases = [release for release in releases_of_study if release not in problems]
         if valid_releases:
-            problems |= changes_since_signed(valid_releases)
             newest = newest_release(valid_releases)
+            problems |= changes_since_signed(newest)
             signed_text = f"signed as {newest.name}, frozen {when_frozen(newest)}"
         else:
             problems[paths.releases()] = [f"no release is signed by {signed}"]
