@@ -63,7 +63,7 @@ models.generation
 extraction
 datasets.rows datasets.data_cards datasets.in_memory datasets.custom.formats datasets.pairs
 datasets.training_texts datasets.training_files datasets.training_data
-datasets.trec datasets.nano
+datasets.trec datasets.nano datasets.packed_data
 datasets.mirror
 datasets.pydocs
 datasets.judgements datasets.equal_texts datasets.judgement_lists datasets.collection_files

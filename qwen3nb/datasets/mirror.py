@@ -27,7 +27,8 @@ from pydantic import BaseModel
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import MODEL_FILES
 from qwen3nb.datasets.data_cards import cards_read_once, names_outside
-from qwen3nb.datasets.rows import listed
+from qwen3nb.datasets.packed_data import refuse_too_large
+from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.hub import (
     HubError,
     causes,
@@ -275,6 +276,7 @@ def load_data(task: Any) -> None:
     is_local = Path(path).is_dir()  # local_data has put a folder in place of the id
     if is_local:
         _refuse_outside(Path(path), task.metadata.name)
+        _refuse_too_large(Path(path), task.metadata.name)
         _warn_if_changed(Path(path), task.metadata.name)
     try:
         with hub_session(), cards_read_once():
@@ -296,6 +298,21 @@ def _refuse_outside(folder: Path, task_name: str) -> None:
             f"{task_name}: the card of the copy in {folder} names files outside of it: "
             f"{listed(outside)}. Put them into the folder, and name them by their path there"
         )
+
+
+def _refuse_too_large(folder: Path, task_name: str) -> None:
+    """Raise MirrorError for a copy that would fill the disk, unless it is unpacked already."""
+    import datasets
+
+    # local_data has given the copy a cache that is called by its content.
+    is_unpacked = Path(datasets.config.HF_DATASETS_CACHE).is_dir()
+    if is_unpacked:
+        return
+    try:
+        for file in _copied_files(folder).values():
+            refuse_too_large(file)
+    except DataError as error:
+        raise MirrorError(f"{task_name}: {error}") from None
 
 
 def _warn_if_changed(folder: Path, task_name: str) -> None:

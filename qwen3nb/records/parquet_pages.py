@@ -10,6 +10,11 @@ of https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from mmap import mmap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _Path = tuple[int, ...]  # numbers of fields, of a struct within a struct
 _UNPACKED_SIZE: _Path = (2,)
@@ -41,7 +46,23 @@ class Page:
     is_plain: bool  # whether the values are written as they are
 
 
-def pages(content: bytes, *, start: int, size: int) -> Iterator[Page]:
+def column_chunks(footer: "pq.FileMetaData") -> Iterator["pq.ColumnChunkMetaData"]:
+    """Yield the parts of all columns in a Parquet file: one per group of rows."""
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for column in range(group.num_columns):
+            yield group.column(column)
+
+
+def chunk_pages(content: bytes | mmap, chunk: "pq.ColumnChunkMetaData") -> Iterator[Page]:
+    """Yield the pages of one of the `column_chunks` of a file; see `pages`."""
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page:
+        start = chunk.dictionary_page_offset
+    return pages(content, start=start, size=chunk.total_compressed_size)
+
+
+def pages(content: bytes | mmap, *, start: int, size: int) -> Iterator[Page]:
     """Yield the pages of a column.
 
     Args:
@@ -72,7 +93,7 @@ def pages(content: bytes, *, start: int, size: int) -> Iterator[Page]:
 class _Header:
     """Reads structs of Thrift's compact protocol."""
 
-    def __init__(self, content: bytes, position: int) -> None:
+    def __init__(self, content: bytes | mmap, position: int) -> None:
         self._content = content
         self.position = position
 

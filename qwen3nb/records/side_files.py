@@ -42,7 +42,7 @@ from qwen3nb.metrics.query_scores import (
     read_only,
 )
 from qwen3nb.records.details import RunFiles
-from qwen3nb.records.parquet_pages import PageError, pages
+from qwen3nb.records.parquet_pages import PageError, chunk_pages, column_chunks
 from qwen3nb.utils.atomic_files import claim, read_json, write_bytes, writer_lives
 from qwen3nb.utils.schema import Count, Name, Unicode, shortened
 
@@ -159,7 +159,7 @@ def _open(file: SideFile) -> pq.ParquetFile:
         table = pq.ParquetFile(pa.BufferReader(content))
         footer, names = table.metadata, table.schema_arrow.names
         rows = _rows_of_groups(footer)
-    chunks = [*_column_chunks(footer)]
+    chunks = [*column_chunks(footer)]
     # Others may unpack to more memory than their pages say.
     unexpected = {name for chunk in chunks for name in chunk.encodings} - {"PLAIN", "RLE"}
     if unexpected:
@@ -184,14 +184,6 @@ def _open(file: SideFile) -> pq.ParquetFile:
     return table
 
 
-def _column_chunks(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
-    """Yield the parts of all columns in a Parquet file: one per group of rows."""
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        for column in range(group.num_columns):
-            yield group.column(column)
-
-
 def _rows_of_groups(footer: pq.FileMetaData) -> int:
     """Return the number of rows in a Parquet file, whose sum is stated besides.
 
@@ -213,10 +205,7 @@ def _unpacked_size(file: SideFile, content: bytes, chunk: pq.ColumnChunkMetaData
         ResultError: the footer of the file says something else.
         PageError: these are no pages.
     """
-    start = chunk.data_page_offset
-    if chunk.has_dictionary_page:
-        start = chunk.dictionary_page_offset
-    stored_pages = [*pages(content, start=start, size=chunk.total_compressed_size)]
+    stored_pages = [*chunk_pages(content, chunk)]
     if not all(page.is_plain for page in stored_pages):
         raise ResultError(f"{paths.shown(file.path)}: expected plain columns, as records have")
     values = sum(page.values for page in stored_pages)

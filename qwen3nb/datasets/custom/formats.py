@@ -203,21 +203,36 @@ class Parquet(Format):
             groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
             if sum(group.total_byte_size for group in groups) > limit:
                 raise too_large
-            # A text that the file stores once for many rows is in memory once, too.
-            with pq.ParquetFile(file, read_dictionary=_text_columns(metadata)) as table:
-                duplicate = first_duplicate(table.schema_arrow.names)
-                if duplicate is not None:
-                    raise DataError(f"{file}: duplicate column {duplicate!r:.60}")
-                for batch in table.iter_batches():
-                    size += sum(map(_unpacked_size, batch.columns))
-                    if size > limit:
-                        raise too_large
-                    for row in _decoded(batch).to_pylist():
-                        number += 1
-                        yield f"{file}: row {number}", row
+            duplicate = first_duplicate(metadata.schema.to_arrow_schema().names)
+            if duplicate is not None:
+                raise DataError(f"{file}: duplicate column {duplicate!r:.60}")
+            for batch in parquet_batches(file):
+                size += unpacked_size(batch)
+                if size > limit:
+                    raise too_large
+                for row in _decoded(batch).to_pylist():
+                    number += 1
+                    yield f"{file}: row {number}", row
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise DataError(f"{file}: cannot be read as Parquet ({printable(reason)})") from None
+
+
+def parquet_batches(file: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a Parquet file, 65,536 at a time.
+
+    A text that the file stores once for many rows is in memory once, too: see `unpacked_size`.
+    """
+    import pyarrow.parquet as pq
+
+    text_columns = _text_columns(pq.read_metadata(file))
+    with pq.ParquetFile(file, read_dictionary=text_columns) as table:
+        yield from table.iter_batches()
+
+
+def unpacked_size(batch: pa.RecordBatch) -> int:
+    """Return the bytes of rows in which each value stands for itself."""
+    return sum(map(_size_of_values, batch.columns))
 
 
 def _text_columns(metadata: pq.FileMetaData) -> list[str]:
@@ -242,7 +257,7 @@ def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _unpacked_size(array: pa.Array) -> int:
+def _size_of_values(array: pa.Array) -> int:
     """Return the bytes of an array in which each value stands for itself."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -255,9 +270,9 @@ def _unpacked_size(array: pa.Array) -> int:
         sizes = pc.cast(pc.binary_length(values), pa.int64())
         return int(pc.sum(sizes.take(array.indices)).as_py() or 0)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _unpacked_size(array.flatten())
+        return _size_of_values(array.flatten())
     if pa.types.is_struct(kind):
-        return sum(map(_unpacked_size, array.flatten()))
+        return sum(map(_size_of_values, array.flatten()))
     return int(array.nbytes)
 
 
