@@ -59,6 +59,7 @@ class TwoNodes:
         from ray.cluster_utils import Cluster
 
         self.folder, self.mark, self.dead = folder, uuid.uuid4().hex, []
+        self.addresses = (f"127.0.0.{number}" for number in range(2, 255))
         self.cluster = Cluster(shutdown_at_exit=False)
 
     def start(self):
@@ -79,10 +80,20 @@ class TwoNodes:
             **dict(variables),
         }
         options |= {"node_name": name, "num_cpus": 1, "include_log_monitor": False}
+        if name != "left":  # as on a machine of its own
+            options["node_ip_address"] = next(self.addresses)
         with pytest.MonkeyPatch.context() as patch:
             for variable, value in own.items():
                 patch.setenv(variable, value)  # inherited by all that the node starts
-            return self.cluster.add_node(object_store_memory=STORE, **options)
+            node = self.cluster.add_node(object_store_memory=STORE, **options)
+        self.connect_to_head(node)
+        return node
+
+    def connect_to_head(self, node):
+        """Note the head's address again: the oldest Ray connects to the node that noted its own."""
+        note = Path(node.get_session_dir_path(), "node_ip_address.json")
+        if note.exists():
+            note.write_text(json.dumps({"node_ip_address": self.cluster.head_node.node_ip_address}))
 
     def kill(self, node):
         """Kill the raylet of a node as a lost machine would: at once, without a word."""
