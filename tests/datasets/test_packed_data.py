@@ -55,6 +55,15 @@ def table(texts, **options):
     return out.getvalue()
 
 
+def arrow(values, *, new=pa.ipc.new_stream, compression="zstd"):
+    rows = pa.table({"text": values})
+    out = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with new(out, rows.schema, options=options) as writer:
+        writer.write_table(rows)
+    return out.getvalue()
+
+
 TOO_LARGE = {
     "a.jsonl.gz": gzip.compress(ZEROS),
     "two-parts.jsonl": gzip.compress(ZEROS[: 9 << 20]) * 2,
@@ -68,6 +77,10 @@ TOO_LARGE = {
     "holes.tar": tar(b"", size=1 << 40, holes=True),
     "holes.tar.gz": gzip.compress(tar(b"", size=1 << 40, holes=True)),
     "one-text.parquet": table(["x" * 20_000] * 1000),
+    "nothing.parquet": table([None] * (17 << 20)),
+    "stream.arrow": arrow(["x" * 20_000] * 1000),
+    "file.arrow": arrow(["x" * 20_000] * 1000, new=pa.ipc.new_file),
+    "one-text.arrow": arrow(pa.array(["x" * 20_000] * 1000).dictionary_encode()),
     "plain.parquet": table(["x" * 20_000] * 1000, use_dictionary=False, compression="zstd"),
 }
 HONEST = {
@@ -79,10 +92,31 @@ HONEST = {
     "a.parquet": table(ROWS.decode().splitlines()),
     "small.gz": gzip.compress(ZEROS[: 15 << 20]),
     "empty": b"",
-    # What is damaged has an error of the library.
+    "a.arrow": arrow(ROWS.decode().splitlines()),
+    "plain.arrow": arrow(ROWS.decode().splitlines(), compression=None),
+    "a.tar.gz": gzip.compress(tar(ROWS)),
+    "no.tar": b"text",
+    "no.zip": b"PK\3\4 text",
+}
+PACKED_TWICE = {
+    "a.csv.gz.gz": gzip.compress(gzip.compress(ROWS)),
+    "a.csv": gzip.compress(bz2.compress(ROWS)),
+    "zip.gz": gzip.compress(zipped({"a.csv": ROWS})),
+    "gz.zip": zipped({"a.csv.gz": gzip.compress(ROWS)}),
+    "by-name.zip": zipped({"a.jsonl": ROWS, "a.csv.xz": lzma.compress(ROWS, lzma.FORMAT_ALONE)}),
+    "by-content.zip": zipped({"a.csv": gzip.compress(ROWS)}),
+    "zip.zip": zipped({"a": zipped({"a.csv": ROWS})}),
+    "tar.zip": zipped({"a": tar(ROWS)}),
+    "gz.tar": tar(gzip.compress(ROWS)),
+}
+DAMAGED = {
     "cut.jsonl.gz": gzip.compress(ROWS)[:-20],
-    "cut.zip": zipped({"a.jsonl": ROWS})[:-20],
+    "no.jsonl.gz": ROWS,
+    "empty-parts.gz": gzip.compress(b"") * 1001 + gzip.compress(ZEROS),
+    "changed.zip": zipped({"a.jsonl": ROWS}).replace(b"PK\3\4", b"PK\3\5"),
     "cut.parquet": table(ROWS.decode().splitlines())[:-20],
+    "cut.arrow": arrow(ROWS.decode().splitlines())[:-2000],
+    "no.arrow": b"text",
 }
 
 
@@ -91,7 +125,29 @@ def test_a_file_that_unpacks_to_too_much_is_refused(name, tmp_path):
     file = tmp_path / name
     file.write_bytes(TOO_LARGE[name])
     assert file.stat().st_size < 2 << 20
-    with pytest.raises(DataError, match=f"{re.escape(str(file))}: .* would unpack to more than"):
+    with pytest.raises(DataError, match=f"{re.escape(name)}: .* (unpacks to|has) more than"):
+        refuse_too_large(file)
+
+
+@pytest.mark.parametrize("name", PACKED_TWICE)
+def test_what_is_packed_in_a_packed_file_is_refused(name, tmp_path):
+    (tmp_path / name).write_bytes(PACKED_TWICE[name])
+    with pytest.raises(DataError, match="packed twice|which is packed, too"):
+        refuse_too_large(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_what_cannot_be_unpacked_is_named(name, tmp_path):
+    (tmp_path / name).write_bytes(DAMAGED[name])
+    with pytest.raises(DataError, match=f"{re.escape(name)}: cannot be unpacked .*; fetch it"):
+        refuse_too_large(tmp_path / name)
+
+
+def test_a_batch_of_arrow_is_not_unpacked_beyond_the_limit(tmp_path):
+    """It has nearly 2 GiB, which the process that reads it may not use."""
+    file = tmp_path / "a.arrow"
+    file.write_bytes(arrow(pa.array(["x" * (1 << 26)] * 31)))
+    with pytest.raises(DataError, match="it needs more than"):
         refuse_too_large(file)
 
 
@@ -121,7 +177,7 @@ def test_pages_that_state_other_sizes_are_refused(tmp_path):
     content = table(["x"], use_dictionary=False, compression="none")
     file = tmp_path / "a.parquet"
     file.write_bytes(content[:4] + b"\xff" + content[5:])  # of the first page's header
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
+    with pytest.raises(DataError, match="cannot be unpacked .*page"):
         refuse_too_large(file)
 
 

@@ -231,8 +231,8 @@ def parquet_batches(file: Path) -> Iterator[pa.RecordBatch]:
 
 
 def unpacked_size(batch: pa.RecordBatch) -> int:
-    """Return the bytes of rows in which each value stands for itself."""
-    return sum(map(_size_of_values, batch.columns))
+    """Return the bytes of rows in which each value stands for itself, one per row besides."""
+    return batch.num_rows + sum(map(_size_of_values, batch.columns))
 
 
 def _text_columns(metadata: pq.FileMetaData) -> list[str]:
