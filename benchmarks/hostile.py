@@ -56,7 +56,10 @@ _TEMPLATES = (
 )
 _BOMB = 1 << 29  # bytes of a member of an archive
 _RECORD = "results/*/seed_*/AuthorSTS.json"
+_COPY = "mirror/mteb/stsbenchmark-sts"
+_CARD = "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: test\n    path: {}\n---\n"
 Generator = np.random.Generator
+Rows = list[dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,9 @@ def _prepare(folder: Path, subjects: dict[str, Subject]) -> None:
 
     os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     os.environ |= {"HOME": str(folder / "home"), "QWEN3NB_CACHE": str(folder / "cache")}
+    if any(name.startswith("mirror") for name in subjects):
+        import datasets  # noqa: F401
+        import mteb  # noqa: F401
     create_study(folder / "study")
     os.environ["QWEN3NB_HOME"] = str(folder / "study")
     for name, subject in subjects.items():
@@ -583,6 +589,62 @@ def _write_archive(folder: Path) -> None:
         archive.writestr("b/c.csv", "query,pos\nsort a list,use sorted\n" * 5)
 
 
+def _write_mirror(name: str) -> Callable[[Path], None]:
+    """Return what writes a copy of a task's data, as one file of a format."""
+
+    def write(folder: Path) -> None:
+        rows = [
+            {"sentence1": f"a text {number}", "sentence2": f"a word {number}", "score": number / 4}
+            for number in range(20)
+        ]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / "train.txt").write_text("sort a list\n")
+        copy = folder / _COPY
+        copy.mkdir(parents=True)
+        (copy / "README.md").write_text(_CARD.format(name))
+        _WRITERS[name](copy / name, rows, lines)
+
+    return write
+
+
+def _write_zip(file: Path, _: Rows, lines: str) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.jsonl", lines)
+
+
+def _write_arrow(file: Path, rows: Rows, _: str) -> None:
+    import pyarrow as pa
+
+    table = pa.Table.from_pylist(rows)
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with (
+        pa.OSFile(str(file), "wb") as stream,
+        pa.ipc.new_stream(stream, table.schema, options=options) as writer,
+    ):
+        writer.write_table(table)
+
+
+def _write_parquet(file: Path, rows: Rows, _: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(rows), file)
+
+
+_WRITERS: dict[str, Callable[[Path, Rows, str], object]] = {
+    "test.jsonl": lambda file, _, lines: file.write_text(lines),
+    "test.jsonl.gz": lambda file, _, lines: file.write_bytes(gzip.compress(lines.encode())),
+    "test.zip": _write_zip,
+    "test.parquet": _write_parquet,
+    "test.arrow": _write_arrow,
+}
+
+
+def _mirrored(folder: Path) -> list[str]:
+    train = ["--train", str(folder / "train.txt")]
+    return ["contamination", *train, "--tasks", "STSBenchmark", "--mirror", str(folder / "mirror")]
+
+
 def _encode(folder: Path) -> list[str]:
     files = ["--input", str(folder / "texts.jsonl"), "--out", str(folder / "vectors.npy")]
     return ["encode", "--model", str(folder), *files, "--no-cache"]
@@ -712,6 +774,24 @@ SUBJECTS = {
         _write_release, "v1/data/results/*/seed_*/*.scores.parquet", change_bytes, _difference
     ),
     "training archive": Subject(_write_archive, "train.zip", change_archive, _trained),
+    "mirror's card": Subject(
+        _write_mirror("test.jsonl"), f"{_COPY}/README.md", change_text, _mirrored
+    ),
+    "mirror's lines": Subject(
+        _write_mirror("test.jsonl"), f"{_COPY}/test.jsonl", change_lines, _mirrored
+    ),
+    "mirror's gzip": Subject(
+        _write_mirror("test.jsonl.gz"), f"{_COPY}/test.jsonl.gz", change_packed, _mirrored
+    ),
+    "mirror's zip": Subject(
+        _write_mirror("test.zip"), f"{_COPY}/test.zip", change_archive, _mirrored
+    ),
+    "mirror's Parquet": Subject(
+        _write_mirror("test.parquet"), f"{_COPY}/test.parquet", change_bytes, _mirrored
+    ),
+    "mirror's Arrow": Subject(
+        _write_mirror("test.arrow"), f"{_COPY}/test.arrow", change_bytes, _mirrored
+    ),
 }
 
 

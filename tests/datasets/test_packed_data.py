@@ -92,6 +92,7 @@ HONEST = {
     "a.parquet": table(ROWS.decode().splitlines()),
     "small.gz": gzip.compress(ZEROS[: 15 << 20]),
     "empty": b"",
+    "as-many-as-may.zip": zipped({f"{number}.jsonl": b"" for number in range(10_000)}),
     "a.arrow": arrow(ROWS.decode().splitlines()),
     "plain.arrow": arrow(ROWS.decode().splitlines(), compression=None),
     "a.tar.gz": gzip.compress(tar(ROWS)),
