@@ -705,6 +705,13 @@ def _verify(folder: Path) -> list[str]:
     return ["verify", str(record)]
 
 
+def _of_mirror(
+    name: str, change: Callable[[bytes, Generator], bytes], *, changed: str = ""
+) -> Subject:
+    """Return the subject of a mirrored file, of which it or another of the copy is changed."""
+    return Subject(_write_mirror(name), f"{_COPY}/{changed or name}", change, _mirrored)
+
+
 SUBJECTS = {
     "config": Subject(_write_model, "config.json", change_json, _encode),
     "tokenizer": Subject(_write_model, "tokenizer.json", change_json, _encode),
@@ -774,24 +781,12 @@ SUBJECTS = {
         _write_release, "v1/data/results/*/seed_*/*.scores.parquet", change_bytes, _difference
     ),
     "training archive": Subject(_write_archive, "train.zip", change_archive, _trained),
-    "mirror's card": Subject(
-        _write_mirror("test.jsonl"), f"{_COPY}/README.md", change_text, _mirrored
-    ),
-    "mirror's lines": Subject(
-        _write_mirror("test.jsonl"), f"{_COPY}/test.jsonl", change_lines, _mirrored
-    ),
-    "mirror's gzip": Subject(
-        _write_mirror("test.jsonl.gz"), f"{_COPY}/test.jsonl.gz", change_packed, _mirrored
-    ),
-    "mirror's zip": Subject(
-        _write_mirror("test.zip"), f"{_COPY}/test.zip", change_archive, _mirrored
-    ),
-    "mirror's Parquet": Subject(
-        _write_mirror("test.parquet"), f"{_COPY}/test.parquet", change_bytes, _mirrored
-    ),
-    "mirror's Arrow": Subject(
-        _write_mirror("test.arrow"), f"{_COPY}/test.arrow", change_bytes, _mirrored
-    ),
+    "mirror's card": _of_mirror("test.jsonl", change_text, changed="README.md"),
+    "mirror's lines": _of_mirror("test.jsonl", change_lines),
+    "mirror's gzip": _of_mirror("test.jsonl.gz", change_packed),
+    "mirror's zip": _of_mirror("test.zip", change_archive),
+    "mirror's Parquet": _of_mirror("test.parquet", change_bytes),
+    "mirror's Arrow": _of_mirror("test.arrow", change_bytes),
 }
 
 

@@ -163,10 +163,11 @@ def _check_parquet(file: Path, limit: int) -> None:
         content = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
     try:
         with closing(content):
-            chunks = column_chunks(pq.read_metadata(file))
+            footer = pq.read_metadata(file)
+            chunks = column_chunks(footer)
             pages = chain.from_iterable(chunk_pages(content, chunk) for chunk in chunks)
             _check_size((page.unpacked_size for page in pages), limit)
-        _check_size(map(unpacked_size, parquet_batches(file)), limit)
+        _check_size(map(unpacked_size, parquet_batches(file, footer)), limit)
     except (PageError, OSError, pa.ArrowException) as error:
         raise _DamagedError(error) from None
 

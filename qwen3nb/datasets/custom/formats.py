@@ -206,7 +206,7 @@ class Parquet(Format):
             duplicate = first_duplicate(metadata.schema.to_arrow_schema().names)
             if duplicate is not None:
                 raise DataError(f"{file}: duplicate column {duplicate!r:.60}")
-            for batch in parquet_batches(file):
+            for batch in parquet_batches(file, metadata):
                 size += unpacked_size(batch)
                 if size > limit:
                     raise too_large
@@ -218,15 +218,15 @@ class Parquet(Format):
             raise DataError(f"{file}: cannot be read as Parquet ({printable(reason)})") from None
 
 
-def parquet_batches(file: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a Parquet file, 65,536 at a time.
+def parquet_batches(file: Path, metadata: pq.FileMetaData) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a Parquet file, whose footer is ``metadata``, 65,536 at a time.
 
     A text that the file stores once for many rows is in memory once, too: see `unpacked_size`.
     """
     import pyarrow.parquet as pq
 
-    text_columns = _text_columns(pq.read_metadata(file))
-    with pq.ParquetFile(file, read_dictionary=text_columns) as table:
+    text_columns = _text_columns(metadata)
+    with pq.ParquetFile(file, metadata=metadata, read_dictionary=text_columns) as table:
         yield from table.iter_batches()
 
 
