@@ -27,14 +27,20 @@ from qwen3nb.datasets.rows import (
 )
 from qwen3nb.records.parquet_pages import PageError, chunk_pages, column_chunks
 from qwen3nb.utils.bounded_call import BoundError, bounded_text
-from qwen3nb.utils.compressed import DAMAGED, compression, compression_of, open_unpacked
+from qwen3nb.utils.compressed import (
+    DAMAGED,
+    ZIP,
+    compression,
+    compression_of,
+    is_archive,
+    open_unpacked,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _BLOCK = 1 << 20  # bytes
 _HEAD = 512  # bytes by which a packed file is recognised
-_ZIP, _TAR, _TAR_OFFSET = b"PK\3\4", b"ustar", 257  # how an archive begins
 _ARCHIVES = (".zip", ".tar")
 _PARQUET = b"PAR1"  # how such a file begins
 _ARROW = ".arrow"  # the library recognises it by its name
@@ -90,7 +96,7 @@ def _check_stream(file: Path, limit: int) -> None:
     try:
         with closing(open_unpacked(file, packing)) as stream:
             head = stream.read(_HEAD)
-            if compression_of(head) or head.startswith(_ZIP):
+            if compression_of(head) or head.startswith(ZIP):
                 raise _TooLargeError("is packed twice")
             _check_size(chain([len(head)], _block_sizes(stream)), limit)
     except DAMAGED as error:
@@ -146,9 +152,8 @@ def _check_archive(files: int, size: int, limit: int) -> None:
 
 def _check_member(name: str, head: bytes) -> None:
     """Raise the same for a file of an archive that is packed, by its name or first bytes."""
-    is_tar = head.startswith(_TAR, _TAR_OFFSET)
     is_named_so = compression(Path(name)) or name.lower().endswith(_ARCHIVES)
-    if is_named_so or compression_of(head) or head.startswith(_ZIP) or is_tar:
+    if is_named_so or compression_of(head) or is_archive(head):
         raise _TooLargeError(f"has {name!r:.60}, which is packed, too")
 
 

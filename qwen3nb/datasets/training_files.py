@@ -33,8 +33,10 @@ from qwen3nb.datasets.training_texts import is_word
 from qwen3nb.utils.compressed import (
     COMPRESSED,
     DAMAGED,
+    ZIP,
     compression,
     compression_of,
+    is_archive,
     open_unpacked,
     without_compression,
 )
@@ -64,7 +66,6 @@ _BYTES_OF_SIGNATURE = 16  # by which compression is recognised
 _SIGNATURE_OF_PARQUET = b"PAR1"
 _SIGNATURE_OF_ARROW = b"ARROW1"
 _START_OF_ARROW_STREAM = b"\xff\xff\xff\xff"
-_SIGNATURE_OF_ZIP = b"PK\x03\x04"
 _SIGNATURE_OF_PDF = b"%PDF"
 _SMALLEST_HEADER = 30  # bytes before the content of a file in a zip archive
 _ENCRYPTED = 1  # a flag of a file in a zip archive
@@ -246,8 +247,7 @@ def _reader_by_content(head: bytes) -> Reader | None:
         return _read_parquet
     if head.startswith((_SIGNATURE_OF_ARROW, _START_OF_ARROW_STREAM)):
         return _read_arrow
-    is_tar = head[257:].startswith(b"ustar")  # where tar has its signature
-    if is_tar or head.startswith(_SIGNATURE_OF_ZIP):
+    if is_archive(head):
         return _read_archive
     if head.startswith(_SIGNATURE_OF_PDF) or not _is_text(head):  # a PDF may look like text
         return None
@@ -556,7 +556,7 @@ def _members(opened: OpenedFile) -> Iterator[tuple[str, bytes]]:
     size = 0
     try:
         with closing(opened.stream()) as raw:
-            is_zip = raw.read(len(_SIGNATURE_OF_ZIP)) == _SIGNATURE_OF_ZIP
+            is_zip = raw.read(len(ZIP)) == ZIP
         members = _members_of_tar
         if is_zip:
             members = _members_of_zip

@@ -17,6 +17,7 @@ _MAGIC = {
     b"\x28\xb5\x2f\xfd": ".zst",
     b"\x04\x22\x4d\x18": ".lz4",
 }
+ZIP, _TAR, _TAR_OFFSET = b"PK\x03\x04", b"ustar", 257  # how archives begin, tar after its names
 # By suffix, and Arrow's name of those that Python cannot unpack.
 _NAMES_IN_ARROW = {".zst": "zstd", ".zstd": "zstd", ".lz4": "lz4", ".br": "brotli"}
 _GZIP_BLOCK = 1 << 14  # bytes read at once; what follows a part is copied
@@ -132,6 +133,15 @@ def compression_of(head: bytes) -> str:
         if head.startswith(magic):
             return suffix
     return ""
+
+
+def is_archive(head: bytes) -> bool:
+    """Return whether content that starts with ``head``, of 262 bytes or more, is a zip or tar.
+
+    >>> is_archive(b"PK\\x03\\x04..."), is_archive(b"text")
+    (True, False)
+    """
+    return head.startswith(ZIP) or head.startswith(_TAR, _TAR_OFFSET)
 
 
 def without_compression(name: str) -> str:

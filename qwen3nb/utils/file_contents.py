@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from qwen3nb.utils.compressed import DAMAGED, compression_of, open_unpacked
+from qwen3nb.utils.compressed import DAMAGED, ZIP, compression_of, open_unpacked
 
 _BLOCK = 1 << 24  # bytes at once
 _OVERLAP = 1 << 13  # bytes that a block repeats of the one before, so that no text is cut
 _MOST_UNPACKED = 1 << 30  # bytes of what a file holds packed that are looked at
-_PNG, _ZIP, _PARQUET = b"\x89PNG\r\n\x1a\n", b"PK\x03\x04", b"PAR1"
+_PNG, _PARQUET = b"\x89PNG\r\n\x1a\n", b"PAR1"
 _TEXTS_OF_PNG = (b"zTXt", b"iTXt")
 # What a file raises that is not what it begins as, or is encrypted.
 _UNREADABLE = (*DAMAGED, zipfile.BadZipFile, struct.error, ValueError, RuntimeError)
@@ -48,7 +48,7 @@ def _unpacked(stream: IO[bytes], head: bytes) -> Iterator[bytes]:
     suffix = compression_of(head)
     if suffix:
         yield from _blocks(open_unpacked(stream, suffix))
-    elif head.startswith(_ZIP):
+    elif head.startswith(ZIP):
         yield from _members(stream)
     elif head.startswith(_PNG):
         yield from _texts_of_image(stream)
